@@ -1,0 +1,48 @@
+# Every target sets up what it needs: on a fresh machine with Python 3.11+ and make, `make demo` is enough.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# Test processes run side by side; WORKERS=0 runs the tests in one process with all its threads.
+WORKERS ?= 2
+ifeq ($(WORKERS),0)
+PYTEST := $(BIN)/python -m pytest -q
+else
+# Each worker keeps to one thread: workers times threads would oversubscribe the cores.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
+	$(BIN)/python -m pytest -q -n $(WORKERS)
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(STAMP) ## fit, score and plot a small table (under a minute once installed)
+	$(BIN)/python examples/demo.py
+
+test: lint ## lint, then run the tests (ARGS="..." goes to pytest; slow tests: ARGS="-m slow")
+	$(PYTEST) $(ARGS)
+
+lint: $(STAMP) ## style, types, and the direction of the imports
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP) ## run the benchmarks (ARGS="..." goes to the script)
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+clean: ## remove the virtual environment, caches and outputs
+	rm -rf $(VENV) build dist demo-output
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "widegp needs Python 3.11 or newer; pass one with PYTHON=/path/to/python3." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

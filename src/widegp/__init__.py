@@ -1,0 +1,1 @@
+"""Gaussian processes from wide Bayesian neural networks."""

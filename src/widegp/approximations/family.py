@@ -1,0 +1,117 @@
+"""Anchors and neighbours: dtc, vfe, fitc, vecchia and full-scale are one class with two dials."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from widegp.approximations.evaluation import Evaluation, failure
+from widegp.approximations.objective import feature_weights, negative_log_likelihood
+from widegp.approximations.sums import (
+    RULES,
+    BlockGradient,
+    Model,
+    Rule,
+    Sums,
+    block_pullback,
+    block_sums,
+    weigh,
+    weigh_pullback,
+)
+from widegp.approximations.whitening import JITTERS, whiten, whiten_pullback
+from widegp.compute.backend import Backend
+from widegp.engines.blocks import BlockedRows, add_trees
+from widegp.engines.local import LocalEngine
+from widegp.kernels.base import Kernel
+
+
+@dataclass
+class Family:
+    """The likelihood of rows given anchors Z (r, I) and, for residual rules, their earlier neighbours.
+
+    ``jitter`` only ever grows during a fit: the objective stays one function between two raises.
+    """
+
+    name: str
+    rows: BlockedRows
+    Z: np.ndarray
+    backend: Backend
+    engine: LocalEngine
+    jitter: float = JITTERS[0]
+
+    @property
+    def rule(self) -> Rule:
+        return RULES[self.name]
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.rows.X)
+
+    def model(self, kernel: Kernel, noise: float) -> Model | None:
+        white = whiten(self.backend, kernel, self.Z, jitter=self.jitter)
+        if white is None:
+            return None
+        self.jitter = max(self.jitter, white.jitter)
+        return Model(kernel, noise, self.Z, white)
+
+    def sums(self, model: Model, rows: BlockedRows) -> Sums:
+        return self.engine.map_sum(partial(block_sums, self.backend, self.rule, model), rows)
+
+    def evaluate(
+        self, kernel: Kernel, noise: float, y: np.ndarray, dy: np.ndarray | None = None
+    ) -> Evaluation:
+        """Two passes over the rows: the sums, then their pullback."""
+        rows = self.rows.with_target(y, dy)
+        model = self.model(kernel, noise)
+        if model is None:
+            return failure("the anchors' kernel matrix has no Cholesky factor; use fewer anchors")
+        raw = self.sums(model, rows)
+        if int(raw.failed):
+            return failure(f"{int(raw.failed)} rows have no positive variance given their neighbours")
+        weighted = weigh(self.rule, model, raw)
+        value, bar = negative_log_likelihood(self.backend, self.rule, weighted)
+        if not np.isfinite(value):
+            return failure("the likelihood is not finite at these parameters")
+        raw_bar, W_bar, noise_bar = weigh_pullback(self.rule, model, raw, weighted, bar)
+        passed: BlockGradient = self.engine.map_sum(
+            partial(block_pullback, self.backend, self.rule, model, raw_bar), rows
+        )
+        kernel_bar = passed.kernel
+        if len(self.Z):
+            through_anchors, _ = whiten_pullback(self.backend, kernel, self.Z, model.white, W_bar + passed.W)
+            kernel_bar = add_trees(kernel_bar, through_anchors)
+        gradient = self.backend.kernel_gradient(kernel, kernel_bar)
+        gradient["sigma_eps2"] = np.asarray(float(noise_bar + passed.noise))
+        gradient["psi"] = np.asarray(passed.psi)
+        return Evaluation(value, gradient, self.jitter)
+
+    def posterior(self, kernel: Kernel, noise: float, y: np.ndarray) -> FamilyPosterior:
+        """The feature weights given all rows; with neighbours, the rows themselves are kept too."""
+        rows = self.rows.with_target(y)
+        model = self.model(kernel, noise)
+        if model is None:
+            raise ArithmeticError("The anchors' kernel matrix has no Cholesky factor; use fewer anchors.")
+        weights = feature_weights(self.backend, weigh(self.rule, model, self.sums(model, rows)))
+        return FamilyPosterior(
+            self.name, kernel, noise, self.Z, np.asarray(model.white.W), np.asarray(weights.beta), np.asarray(weights.L_B)
+        )
+
+    def with_neighbors(self, neighbors: np.ndarray) -> Family:
+        """The same rows with other neighbours."""
+        cut = BlockedRows.cut(self.rows.X, self.rows.y, neighbors, self.rows.block_rows, self.rows.pad)
+        return replace(self, rows=cut)
+
+
+@dataclass(frozen=True)
+class FamilyPosterior:
+    """kernel, noise, anchors and the posterior N(beta, B^-1) of the feature weights; no training rows."""
+
+    name: str
+    kernel: Kernel
+    noise: float
+    Z: np.ndarray
+    W: np.ndarray
+    beta: np.ndarray
+    L_B: np.ndarray

@@ -1,0 +1,136 @@
+"""The four sums over rows that every member of the family is made of, and their pullback.
+
+    A = sum phi~ phi~'/d,   b = sum phi~ y~/d,   q = sum y~^2/d,   l = sum log d
+
+`Rule.residual` members (fitc, vecchia, full-scale) condition each row on its neighbours under
+R = K - Phi Phi'. The others (dtc, vfe) drop R, so d is the noise: their sums are made of raw k(Z, x) and
+weighted by W and the noise afterwards, which spares a product per row.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from widegp.approximations.whitening import Whitener
+from widegp.compute.backend import Backend, Block, RowCotangents
+from widegp.engines.blocks import add_trees
+from widegp.kernels.base import Kernel
+
+Array = Any
+
+
+class Rule(NamedTuple):
+    """Which member of the family: does a row keep its residual, is the trace term added?"""
+
+    residual: bool
+    trace: bool = False
+
+
+RULES = {
+    "dtc": Rule(residual=False),
+    "vfe": Rule(residual=False, trace=True),
+    "fitc": Rule(residual=True),
+    "vecchia": Rule(residual=True),
+    "full-scale": Rule(residual=True),
+}
+
+
+class Sums(NamedTuple):
+    """A (r, r), b (r,), q, l, trace = sum K(x, x) (vfe only), rows counted, rows that failed."""
+
+    A: Array
+    b: Array
+    q: Array
+    log_d: Array
+    trace: Array
+    count: Array
+    failed: Array
+
+
+class Model(NamedTuple):
+    """Everything a block function needs beside the block."""
+
+    kernel: Kernel
+    noise: Array
+    Z: Array
+    white: Whitener
+
+
+class BlockGradient(NamedTuple):
+    """dF/d(kernel, noise, W, psi) through one block."""
+
+    kernel: Any
+    noise: Array
+    W: Array
+    psi: Array
+
+
+def block_sums(backend: Backend, rule: Rule, model: Model, block: Block) -> Sums:
+    """One block's share of the sums; raw (no W, no noise) when the residual is dropped."""
+    xp = backend.xp
+    K = backend.cross(model.kernel, block.X, model.Z)
+    if rule.residual:
+        rows = backend.condition(model.kernel, model.noise, block, K @ model.white.W)
+        scaled = rows.features * (block.weight / rows.d)[:, None]
+        return Sums(
+            rows.features.T @ scaled, rows.y @ scaled, xp.sum(block.weight * rows.y**2 / rows.d),
+            xp.sum(block.weight * xp.log(rows.d)), 0.0, xp.sum(block.weight), rows.failed,
+        )  # fmt: skip
+    K = K * block.weight[:, None] if backend.pads else K
+    trace = xp.sum(block.weight * backend.diagonal(model.kernel, block.X)) if rule.trace else 0.0
+    return Sums(
+        K.T @ K, block.y @ K, xp.sum(block.weight * block.y**2), 0.0, trace, xp.sum(block.weight), 0
+    )
+
+
+def block_pullback(backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block) -> BlockGradient:
+    """dF/d(kernel, noise, W, psi) given dF/dsums."""
+    xp = backend.xp
+    K = backend.cross(model.kernel, block.X, model.Z)
+    if rule.residual:
+        cotangents = RowCotangents(bar.A, bar.b, bar.q, bar.log_d)
+        by_features, by_y, by_noise, kernel_bar = backend.condition_pullback(
+            model.kernel, model.noise, block, K @ model.white.W, cotangents
+        )
+        if model.Z.shape[0] > 0:
+            K_bar = by_features @ model.white.W.T
+            kernel_bar = add_trees(kernel_bar, backend.cross_pullback(model.kernel, block.X, model.Z, K_bar))
+        return BlockGradient(kernel_bar, by_noise, K.T @ by_features, by_y @ block.dy)
+    K_bar = K @ (2 * bar.A) + block.y[:, None] * bar.b
+    K_bar = K_bar * block.weight[:, None] if backend.pads else K_bar
+    by_y = (K @ bar.b + 2 * bar.q * block.y) * block.weight
+    kernel_bar = backend.cross_pullback(model.kernel, block.X, model.Z, K_bar)
+    if rule.trace:
+        by_diagonal = bar.trace * block.weight
+        kernel_bar = add_trees(kernel_bar, backend.diagonal_pullback(model.kernel, block.X, by_diagonal))
+    return BlockGradient(kernel_bar, 0.0, xp.zeros_like(model.white.W), by_y @ block.dy)
+
+
+def weigh(rule: Rule, model: Model, raw: Sums) -> Sums:
+    """A = W'SW/noise, b = W's/noise, ... for raw sums; the identity where rows were weighted already."""
+    if rule.residual:
+        return raw
+    W, noise = model.white.W, model.noise
+    return Sums(
+        W.T @ raw.A @ W / noise, raw.b @ W / noise, raw.q / noise,
+        raw.count * math.log(noise), raw.trace / noise, raw.count, 0,
+    )  # fmt: skip
+
+
+def weigh_pullback(
+    rule: Rule, model: Model, raw: Sums, weighted: Sums, bar: Sums
+) -> tuple[Sums, Array, Array]:
+    """dF/d(raw sums, W, noise) given dF/d(weighted sums)."""
+    W, noise = model.white.W, model.noise
+    if rule.residual:
+        return bar, W * 0.0, 0.0
+    Wb = W @ bar.b
+    raw_bar = bar._replace(
+        A=W @ bar.A @ W.T / noise, b=Wb / noise, q=bar.q / noise, trace=bar.trace / noise
+    )
+    W_bar = (2 * raw.A @ W @ bar.A + raw.b[:, None] * bar.b[None, :]) / noise
+    scaled = (bar.A * weighted.A).sum() + bar.b @ weighted.b + bar.q * weighted.q + bar.trace * weighted.trace
+    return raw_bar, W_bar, (bar.log_d * raw.count - scaled) / noise
+
+

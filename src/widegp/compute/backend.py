@@ -1,0 +1,125 @@
+"""What a backend offers, and which one serves a kernel."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from widegp.kernels.base import Kernel
+
+Array = Any
+
+
+class Block(NamedTuple):
+    """Rows to be conditioned, followed by their halo: the rows that they condition on.
+
+    X (B + H, I), y (B + H,), neighbors (B, m) indices into X with -1 for none, weight (B,) 1 for a
+    row and 0 for padding, dy (B + H, k) the derivatives of y by the k parameters of a target warp.
+    Self-contained: it can be streamed, put on a device or sent to a worker.
+    """
+
+    X: Array
+    y: Array
+    neighbors: Array
+    weight: Array
+    dy: Array
+
+    @property
+    def n_own(self) -> int:
+        return int(self.neighbors.shape[0])
+
+
+class Conditional(NamedTuple):
+    """y_i - a_i'y_N ~ N(0, phi~_i' Phi~ + d_i): phi~ (B, r), y~ (B,), d (B,), rows that failed."""
+
+    features: Array
+    y: Array
+    d: Array
+    failed: Array
+
+
+class RowCotangents(NamedTuple):
+    """dF/d(A, b, q, l) of the four sums A = sum phi~phi~'/d, b = sum phi~y~/d, q = sum y~^2/d, l = sum log d.
+
+    ``q`` and ``l`` are numbers, ``b`` (r,), ``A`` (r, r) symmetric.
+    """
+
+    A: Array
+    b: Array
+    q: Array
+    log_d: Array
+
+    def to_rows(self, rows: Conditional, weight: Array) -> tuple[Array, Array, Array]:
+        """Cotangents of phi~ (B, r), y~ (B,) and d (B,) of each row."""
+        scaled = weight / rows.d
+        by_A = rows.features @ self.A
+        b_phi = rows.features @ self.b
+        phi_bar = (2 * by_A + rows.y[:, None] * self.b) * scaled[:, None]
+        y_bar = (b_phi + 2 * self.q * rows.y) * scaled
+        quadratic = (by_A * rows.features).sum(1) + b_phi * rows.y + self.q * rows.y**2
+        return phi_bar, y_bar, scaled * (self.log_d - quadratic / rows.d)
+
+
+class Backend(Protocol):
+    """Kernel matrices, conditionals and their pullbacks; ``xp`` is the array namespace they work in.
+
+    A kernel cotangent is whatever adds up and ``kernel_gradient`` turns into {parameter: dF/dparameter}.
+    """
+
+    name: str
+    xp: Any
+    pads: bool
+    """Whether blocks must all have one shape, the last padded with rows of weight 0."""
+
+    def scope(self) -> AbstractContextManager:
+        """What the computations must run inside: float64 for JAX, nothing for NumPy."""
+
+    def cholesky(self, matrix: Array) -> Array:
+        """Lower factor; NaN where the matrix is not positive definite."""
+
+    def solve_lower(self, lower: Array, right: Array, transposed: bool = False) -> Array: ...
+
+    def cross(self, kernel: Kernel, X: Array, Z: Array) -> Array:
+        """K(X, Z)."""
+
+    def cross_pullback(self, kernel: Kernel, X: Array, Z: Array, cotangent: Array) -> Any: ...
+
+    def diagonal(self, kernel: Kernel, X: Array) -> Array: ...
+
+    def diagonal_pullback(self, kernel: Kernel, X: Array, cotangent: Array) -> Any: ...
+
+    def condition(self, kernel: Kernel, noise: Array, block: Block, features: Array) -> Conditional: ...
+
+    def condition_pullback(
+        self, kernel: Kernel, noise: Array, block: Block, features: Array, cotangents: RowCotangents
+    ) -> tuple[Array, Array, Array, Any]:
+        """dF/d(features of all rows, y of all rows, noise, kernel)."""
+
+    def kernel_gradient(self, kernel: Kernel, cotangent: Any) -> dict[str, np.ndarray]: ...
+
+
+def choose_backend(kernel: Kernel, name: str = "auto") -> Backend:
+    """``"native"`` for closed forms where no accelerator is found, ``"xla"`` otherwise."""
+    from widegp.kernels.closed import ClosedForm
+
+    if name not in ("auto", "native", "xla"):
+        raise ValueError(f"Unknown backend {name!r}; choose 'auto', 'native' or 'xla'.")
+    if name == "native" and not isinstance(kernel, ClosedForm):
+        raise ValueError(f"{type(kernel).__name__} has no closed form; use backend='xla' for it.")
+    if name == "auto":
+        name = "native" if isinstance(kernel, ClosedForm) and not _accelerator() else "xla"
+    if name == "native":
+        from widegp.compute.native import NativeBackend
+
+        return NativeBackend()
+    from widegp.compute.xla import XlaBackend
+
+    return XlaBackend()
+
+
+def _accelerator() -> bool:
+    import jax
+
+    return jax.default_backend() != "cpu"

@@ -1,0 +1,225 @@
+"""Closed-form kernels on the CPU in float64: BLAS for the products, Numba for everything between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from threadpoolctl import ThreadpoolController
+
+from widegp.compute import native_arc, native_rows
+from widegp.compute.backend import Block, Conditional, RowCotangents
+from widegp.kernels.arc import ArcForm
+from widegp.kernels.closed import ClosedForm
+
+# Factors and inner products of a chunk of rows stay within this, about the size of a last-level cache.
+CHUNK_BYTES = 24 * 2**20
+COMPLEX_STEP = 1e-40
+
+
+class NativeBackend:
+    """See `widegp.compute.backend.Backend`. A kernel cotangent is the vector dF/d(k_0..k_4, sigma_a2, sigma_u2)."""
+
+    name = "native"
+    xp = np
+    pads = False
+
+    def scope(self) -> AbstractContextManager:
+        return nullcontext()
+
+    def cholesky(self, matrix: np.ndarray) -> np.ndarray:
+        factor, info = scipy.linalg.lapack.dpotrf(matrix, lower=1, clean=1)
+        return factor if info == 0 else np.full_like(matrix, np.nan)
+
+    def solve_lower(self, lower: np.ndarray, right: np.ndarray, transposed: bool = False) -> np.ndarray:
+        if lower.shape[0] == 0:
+            return right
+        return scipy.linalg.solve_triangular(
+            lower, right, lower=True, trans=1 if transposed else 0, check_finite=False
+        )
+
+    def cross(self, kernel: ClosedForm, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        arc = kernel.arc()
+        left, right = _scaled(arc, X), _scaled(arc, Z)
+        inner = left @ right.T
+        native_arc.values(
+            inner, float(arc.sigma_a2), _coefficients(arc), _scales(arc, left), _scales(arc, right)
+        )
+        return inner
+
+    def cross_pullback(
+        self, kernel: ClosedForm, X: np.ndarray, Z: np.ndarray, cotangent: np.ndarray
+    ) -> np.ndarray:
+        arc = kernel.arc()
+        left, right = _scaled(arc, X), _scaled(arc, Z)
+        inner = left @ right.T
+        threads = native_arc.threads()
+        c_bar = np.empty_like(inner)
+        d_left, d_right = np.empty(len(left)), np.zeros((threads, len(right)))
+        sums = np.zeros((threads, 6))
+        native_arc.pullback(
+            cotangent, inner, float(arc.sigma_a2), _coefficients(arc), _scales(arc, left),
+            _scales(arc, right), c_bar, d_left, d_right, sums,
+        )  # fmt: skip
+        by_z = d_right.sum(0)
+        total = sums.sum(0)
+        by_a = c_bar.sum() + d_left.sum() + by_z.sum()
+        if np.ndim(arc.sigma_u2) == 0:
+            lengths = d_left @ (left * left).sum(1) + by_z @ (right * right).sum(1)
+            by_log_u = np.array([total[5] + lengths])
+        else:
+            by_log_u = ((c_bar @ right) * left).sum(0) + d_left @ (left * left) + by_z @ (right * right)
+        return np.concatenate([total[:5], [by_a], by_log_u / np.ravel(arc.sigma_u2)])
+
+    def diagonal(self, kernel: ClosedForm, X: np.ndarray) -> np.ndarray:
+        arc = kernel.arc()
+        d = float(arc.sigma_a2) + (_scaled(arc, X) ** 2).sum(1)
+        k0, k1, k2, k3, k4 = _coefficients(arc)
+        # At rho = 1: s = t d / (1 + t d), J = d / 2.
+        tanh, sigmoid = (t * d / (1 + t * d) for t in (np.pi / 2, np.pi / 8))
+        return k0 + k1 * np.arcsin(tanh) + k2 * np.arcsin(sigmoid) + (k3 + k4 / 2) * d
+
+    def diagonal_pullback(self, kernel: ClosedForm, X: np.ndarray, cotangent: np.ndarray) -> np.ndarray:
+        arc = kernel.arc()
+        squares = _scaled(arc, X) ** 2
+        d = float(arc.sigma_a2) + squares.sum(1)
+        _, k1, k2, k3, k4 = _coefficients(arc)
+        by_d = np.full_like(d, k3 + k4 / 2)
+        parts = [np.ones_like(d)]
+        for k, t in ((k1, np.pi / 2), (k2, np.pi / 8)):
+            # d/dd arcsin(td/(1+td)) = t / ((1+td) sqrt(1+2td)).
+            by_d += k * t / ((1 + t * d) * np.sqrt(1 + 2 * t * d))
+            parts.append(np.arcsin(t * d / (1 + t * d)))
+        parts += [d, d / 2]
+        weighted = cotangent * by_d
+        by_log_u = weighted @ squares if np.ndim(arc.sigma_u2) else np.array([weighted @ squares.sum(1)])
+        coefficients = np.array([cotangent @ part for part in parts])
+        return np.concatenate([coefficients, [weighted.sum()], by_log_u / np.ravel(arc.sigma_u2)])
+
+    def condition(
+        self, kernel: ClosedForm, noise: float, block: Block, features: np.ndarray
+    ) -> Conditional:
+        prepared = _RowWork(kernel, noise, block, features)
+        out = Conditional(
+            np.empty((block.n_own, features.shape[1])), np.empty(block.n_own), np.empty(block.n_own), 0
+        )
+        failed = 0
+        with _one_blas_thread():
+            for rows in prepared.chunks():
+                _, d, phi, y, _, _, failures = prepared.condition(rows)
+                out.features[rows], out.y[rows], out.d[rows] = phi, y, d
+                failed += failures
+        return out._replace(failed=failed)
+
+    def condition_pullback(
+        self, kernel: ClosedForm, noise: float, block: Block, features: np.ndarray, cotangents: RowCotangents
+    ) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
+        work = _RowWork(kernel, noise, block, features)
+        features_bar, y_bar = np.zeros_like(features), np.zeros(len(features))
+        sums, inputs = np.zeros(8), np.zeros(block.X.shape[1])
+        for rows in work.chunks():
+            with _one_blas_thread():
+                a, d, phi, y, factors, inner, failed = work.condition(rows)
+            by_phi, by_y, by_d = cotangents.to_rows(Conditional(phi, y, d, failed), block.weight[rows])
+            with _one_blas_thread():
+                s, v, chunk_sums, chunk_inputs = work.pullback(rows, a, factors, inner, phi, by_phi, by_y, by_d)
+            native_rows.scatter(block.neighbors[rows], rows.start, a, s, phi, v, features_bar, work.threads)
+            _scatter_y(block.neighbors[rows], rows, a, by_y, y_bar)
+            sums += chunk_sums.sum(0)
+            inputs += chunk_inputs.sum(0)
+        by_log_u = inputs if work.by_input else sums[5:6]
+        kernel_bar = np.concatenate([sums[:5], sums[6:7], by_log_u / np.ravel(work.arc.sigma_u2)])
+        return features_bar, y_bar, float(sums[7]), kernel_bar
+
+    def kernel_gradient(self, kernel: ClosedForm, cotangent: np.ndarray) -> dict[str, np.ndarray]:
+        """Chain rule from (k_0..k_4, sigma_a2, sigma_u2) to the kernel's own parameters.
+
+        The coefficients are rational in the parameters, so the complex step differentiates them exactly.
+        """
+        gradient: dict[str, np.ndarray] = {}
+        for name, value in kernel.parameters().items():
+            if name == "sigma_a2":
+                gradient[name] = np.asarray(cotangent[5])
+            elif name == "sigma_u2":
+                gradient[name] = np.reshape(cotangent[6:], np.shape(value))
+            else:
+                gradient[name] = _by_complex_step(kernel, name, value, cotangent[:5])
+        return gradient
+
+
+class _RowWork:
+    """The arrays that the row loops share, and their chunks."""
+
+    def __init__(self, kernel: ClosedForm, noise: float, block: Block, features: np.ndarray) -> None:
+        self.arc = kernel.arc()
+        self.by_input = np.ndim(self.arc.sigma_u2) > 0
+        self.points = _scaled(self.arc, block.X)
+        self.scales = np.ascontiguousarray(_scales(self.arc, self.points).T)
+        self.features = np.ascontiguousarray(features)
+        self.block, self.noise = block, float(noise)
+        self.coefficients = _coefficients(self.arc)
+        self.threads = native_arc.threads()
+
+    def chunks(self) -> Iterator[slice]:
+        size = max(64, CHUNK_BYTES // (16 * (self.block.neighbors.shape[1] + 1) ** 2))
+        for start in range(0, self.block.n_own, size):
+            yield slice(start, min(start + size, self.block.n_own))
+
+    def condition(self, rows: slice) -> tuple[Any, ...]:
+        return native_rows.condition(
+            self.points, self.scales, self.features, self.block.y, self.block.neighbors[rows], rows.start,
+            self.noise, float(self.arc.sigma_a2), self.coefficients, self.threads,
+        )  # fmt: skip
+
+    def pullback(self, rows: slice, *saved: np.ndarray) -> tuple[np.ndarray, ...]:
+        return native_rows.condition_pullback(
+            self.points, self.scales, self.features, self.block.y, self.block.neighbors[rows], rows.start,
+            float(self.arc.sigma_a2), self.coefficients, *saved, self.by_input, self.threads,
+        )  # fmt: skip
+
+
+def _scatter_y(neighbors: np.ndarray, rows: slice, a: np.ndarray, by_y: np.ndarray, y_bar: np.ndarray) -> None:
+    """y_bar_i += by_y_i,  y_bar_N -= a by_y_i."""
+    y_bar[rows] += by_y
+    present = neighbors >= 0
+    np.subtract.at(y_bar, neighbors[present], (a * by_y[:, None])[present])
+
+
+def _scaled(arc: ArcForm, X: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(X * np.sqrt(np.asarray(arc.sigma_u2, float)))
+
+
+def _scales(arc: ArcForm, scaled: np.ndarray) -> np.ndarray:
+    return native_arc.row_scales(float(arc.sigma_a2) + (scaled * scaled).sum(1))
+
+
+def _coefficients(arc: ArcForm) -> tuple[float, ...]:
+    return tuple(float(k) for k in arc.coefficients)
+
+
+def _by_complex_step(kernel: ClosedForm, name: str, value: Any, cotangent: np.ndarray) -> np.ndarray:
+    flat = np.ravel(np.asarray(value, complex))
+    out = np.empty(flat.size)
+    for j in range(flat.size):
+        moved = flat.copy()
+        moved[j] += 1j * COMPLEX_STEP
+        changed = moved.reshape(np.shape(value)) if np.ndim(value) else moved[0]
+        coefficients = kernel.replace(**{name: changed}).arc().coefficients
+        out[j] = cotangent @ np.imag(np.asarray(coefficients, complex)) / COMPLEX_STEP
+    return out.reshape(np.shape(value))
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """The row loops are parallel themselves; BLAS inside them must not be."""
+    with _blas().limit(limits=1, user_api="blas"):
+        yield

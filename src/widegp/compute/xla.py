@@ -1,0 +1,154 @@
+"""Any kernel on any device that JAX finds; the same formulas as `widegp.compute.native_rows`, batched."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+import numpy as np
+
+from widegp.compute.backend import Block, Conditional, RowCotangents
+from widegp.kernels.base import Kernel
+
+Array = Any
+
+
+class XlaBackend:
+    """See `widegp.compute.backend.Backend`. A kernel cotangent is a kernel whose parameters are derivatives."""
+
+    name = "xla"
+    xp = jnp
+    pads = True
+
+    def scope(self) -> AbstractContextManager:
+        """Float64 for the computations inside, and for nobody else."""
+        return jax.enable_x64(True)
+
+    def cholesky(self, matrix: Array) -> Array:
+        return jnp.linalg.cholesky(matrix)
+
+    def solve_lower(self, lower: Array, right: Array, transposed: bool = False) -> Array:
+        if lower.shape[0] == 0:
+            return right
+        return jsl.solve_triangular(lower, right, lower=True, trans=1 if transposed else 0)
+
+    def cross(self, kernel: Kernel, X: Array, Z: Array) -> Array:
+        return _cross(kernel, X, Z)
+
+    def cross_pullback(self, kernel: Kernel, X: Array, Z: Array, cotangent: Array) -> Kernel:
+        return _cross_pullback(kernel, X, Z, cotangent)
+
+    def diagonal(self, kernel: Kernel, X: Array) -> Array:
+        return _diagonal(kernel, X)
+
+    def diagonal_pullback(self, kernel: Kernel, X: Array, cotangent: Array) -> Kernel:
+        return _diagonal_pullback(kernel, X, cotangent)
+
+    def condition(self, kernel: Kernel, noise: Array, block: Block, features: Array) -> Conditional:
+        return _condition(kernel, noise, block, features)[0]
+
+    def condition_pullback(
+        self, kernel: Kernel, noise: Array, block: Block, features: Array, cotangents: RowCotangents
+    ) -> tuple[Array, Array, Array, Kernel]:
+        return _condition_pullback(kernel, noise, block, features, cotangents)
+
+    def kernel_gradient(self, kernel: Kernel, cotangent: Kernel) -> dict[str, np.ndarray]:
+        return {
+            name: np.asarray(getattr(cotangent, name), float).reshape(np.shape(value))
+            for name, value in kernel.parameters().items()
+        }
+
+
+@jax.jit
+def _cross(kernel: Kernel, X: Array, Z: Array) -> Array:
+    return kernel(X, Z)
+
+
+@jax.jit
+def _cross_pullback(kernel: Kernel, X: Array, Z: Array, cotangent: Array) -> Kernel:
+    return jax.vjp(lambda k: k(X, Z), _floats(kernel))[1](cotangent)[0]
+
+
+@jax.jit
+def _diagonal(kernel: Kernel, X: Array) -> Array:
+    return kernel.diag(X)
+
+
+@jax.jit
+def _diagonal_pullback(kernel: Kernel, X: Array, cotangent: Array) -> Kernel:
+    return jax.vjp(lambda k: k.diag(X), _floats(kernel))[1](cotangent)[0]
+
+
+def _floats(kernel: Kernel) -> Kernel:
+    """Parameters as arrays: Python numbers have no tangent space under JAX."""
+    return jax.tree_util.tree_map(jnp.asarray, kernel)
+
+
+def _sets(block: Block) -> tuple[Array, Array]:
+    """Indices of M = (N, i) for every row (B, m + 1), and which of them exist."""
+    own = jnp.arange(block.neighbors.shape[0])[:, None]
+    members = jnp.concatenate([block.neighbors, own], axis=1)
+    return jnp.maximum(members, 0), members >= 0
+
+
+def _kernel_on_sets(kernel: Kernel, points: Array) -> Array:
+    """K_MM: points (B, m + 1, I) -> (B, m + 1, m + 1)."""
+    inner = jnp.einsum("bmi,bni->bmn", points * kernel.sigma_u2, points, precision="highest")
+    d = kernel.sigma_a2 + jnp.sum(points * points * kernel.sigma_u2, axis=-1)
+    return kernel._entry(kernel.sigma_a2 + inner, d[:, :, None], d[:, None, :])
+
+
+@jax.jit
+def _condition(kernel: Kernel, noise: Array, block: Block, features: Array) -> tuple[Conditional, Any]:
+    members, exists = _sets(block)
+    points, phi = block.X[members], features[members] * exists[:, :, None]
+    y = jnp.where(exists, block.y[members], 0.0)
+    low_rank = jnp.einsum("bmr,bnr->bmn", phi, phi, precision="highest")
+    both = exists[:, :, None] & exists[:, None, :]
+    residual = jnp.where(both, _kernel_on_sets(kernel, points) - low_rank, 0.0)
+    diagonal = jnp.where(exists, noise, 1.0)
+    L = jnp.linalg.cholesky(residual + jnp.eye(members.shape[1], dtype=phi.dtype) * diagonal[:, :, None])
+    ok = jnp.isfinite(L[:, -1, -1])
+    L = jnp.where(ok[:, None, None], L, jnp.eye(members.shape[1], dtype=phi.dtype))
+    a = _solve(L[:, :-1, :-1], L[:, -1, :-1], transposed=True)
+    own_phi = phi[:, -1] - jnp.einsum("bm,bmr->br", a, phi[:, :-1], precision="highest")
+    own_y = y[:, -1] - jnp.sum(a * y[:, :-1], axis=1)
+    d = L[:, -1, -1] ** 2
+    failed = jnp.sum(~ok & (block.weight > 0))
+    return Conditional(own_phi, own_y, d, failed), (members, exists, points, phi, y, L, a)
+
+
+def _solve(L: Array, right: Array, transposed: bool) -> Array:
+    if L.shape[1] == 0:
+        return right
+    return jax.lax.linalg.triangular_solve(
+        L, right[..., None], left_side=True, lower=True, transpose_a=transposed
+    )[..., 0]
+
+
+@jax.jit
+def _condition_pullback(
+    kernel: Kernel, noise: Array, block: Block, features: Array, cotangents: RowCotangents
+) -> tuple[Array, Array, Array, Kernel]:
+    """The formulas of `native_rows.condition_pullback`."""
+    rows, (members, exists, points, phi, y, L, a) = _condition(kernel, noise, block, features)
+    by_phi, by_y, by_d = cotangents.to_rows(rows, block.weight)
+    g = -jnp.einsum("bmr,br->bm", phi[:, :-1], by_phi, precision="highest") - y[:, :-1] * by_y[:, None]
+    s = _solve(L[:, :-1, :-1], _solve(L[:, :-1, :-1], g, False), True)
+    v = by_phi - jnp.einsum("bmr,bm->br", phi[:, :-1], s, precision="highest") - 2 * by_d[:, None] * rows.features
+    a_tilde = jnp.concatenate([a, -jnp.ones_like(by_d)[:, None]], axis=1)
+    s_tilde = jnp.concatenate([s, jnp.zeros_like(by_d)[:, None]], axis=1)
+    crossed = s_tilde[:, :, None] * a_tilde[:, None, :]
+    T = by_d[:, None, None] * a_tilde[:, :, None] * a_tilde[:, None, :]
+    T = T - (crossed + jnp.swapaxes(crossed, 1, 2)) / 2
+    T = jnp.where(exists[:, :, None] & exists[:, None, :], T, 0.0)
+    kernel_bar = jax.grad(lambda k: jnp.sum(T * _kernel_on_sets(k, points)))(_floats(kernel))
+    noise_bar = jnp.sum(jnp.trace(T, axis1=1, axis2=2))
+    to_members = -(a_tilde[:, :, None] * v[:, None, :]) - s_tilde[:, :, None] * rows.features[:, None, :]
+    to_members = to_members * exists[:, :, None]
+    features_bar = jnp.zeros_like(features).at[members].add(to_members)
+    y_bar = jnp.zeros_like(block.y).at[members].add(-a_tilde * by_y[:, None] * exists)
+    return features_bar, y_bar, noise_bar, kernel_bar

@@ -1,0 +1,200 @@
+"""Affine transforms of inputs and target, fitted on training rows and kept as plain values.
+
+    X~ = (X - shift) / scale,    y~ = (y - mean) / sd
+
+A fitted transform is frozen: it holds a few numbers per column and no rows, so it can be saved,
+compared and sent to a worker. Standard deviations have divisor n, as in scikit-learn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+KINDS = ("standard", "minmax", "none")
+
+# A column that moves by no more than this share of its magnitude carries nothing but rounding.
+ROUNDING = 16 * np.finfo(float).eps
+
+# Beyond this the difference of two finite values may overflow.
+HUGE = 1e300
+LARGEST = float(np.finfo(float).max)
+
+
+@dataclass(frozen=True, eq=False)
+class InputScaler:
+    """X~ = (X - shift) / scale, column by column.
+
+    ========== ================= ============= =======================================
+    kind       shift             scale         result on the training rows
+    ========== ================= ============= =======================================
+    "standard" mean              sd            mean 0, sd 1
+    "minmax"   (min + max) / 2   max - min     [-1/2, 1/2]: the paper's [0, 1] minus 1/2
+    "none"     0                 1             unchanged
+    ========== ================= ============= =======================================
+
+    A constant column has shift = its value and scale = 1, so it becomes 0. A column that differs
+    from a constant by rounding alone is divided by its magnitude (if above 1), so that it vanishes too.
+
+    Fields
+    ------
+    shift, scale : (I,), scale > 0.
+    kind : which of the three rules was fitted.
+    """
+
+    shift: np.ndarray
+    scale: np.ndarray
+    kind: str
+
+    @classmethod
+    def fit(cls, X: ArrayLike, kind: str | None = "standard") -> Self:
+        """The scaler of ``kind`` for training rows X (n, I); ``None`` means "none"."""
+        kind = "none" if kind is None else kind
+        if kind not in KINDS:
+            raise ValueError(f"Unknown input scaling {kind!r}; choose one of {', '.join(map(repr, KINDS))}.")
+        X = _matrix(X)
+        if X.shape[0] == 0:
+            raise ValueError("X has no rows; pass at least one training row.")
+        if kind == "none":
+            return cls(np.zeros(X.shape[1]), np.ones(X.shape[1]), kind)
+        # One column at a time: the temporaries stay at n numbers however wide the table is.
+        rule = _standard_column if kind == "standard" else _minmax_column
+        fitted = np.array([rule(_finite(X[:, j], f"X, column {j}")) for j in range(X.shape[1])])
+        fitted = fitted.reshape(X.shape[1], 2)
+        return cls(fitted[:, 0].copy(), fitted[:, 1].copy(), kind)
+
+    def transform(self, X: ArrayLike) -> np.ndarray:
+        """(X - shift) / scale; X (n, I) -> (n, I)."""
+        return _subtract_divide(self._checked(X), self.shift, self.scale)
+
+    def inverse(self, X: ArrayLike) -> np.ndarray:
+        """shift + scale X~; X~ (n, I) -> (n, I)."""
+        return self._checked(X) * self.scale + self.shift
+
+    def to_dict(self) -> dict[str, np.ndarray]:
+        """The fields as arrays (``kind`` as a 0-d string array)."""
+        return {"shift": self.shift, "scale": self.scale, "kind": np.array(self.kind)}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """The scaler that ``to_dict`` described."""
+        return cls(np.asarray(state["shift"], float), np.asarray(state["scale"], float), str(state["kind"]))
+
+    def _checked(self, X: ArrayLike) -> np.ndarray:
+        X = _matrix(X)
+        if X.shape[1] != self.shift.size:
+            raise ValueError(
+                f"X has {X.shape[1]} columns but the scaler was fitted on {self.shift.size};"
+                " pass the same columns in the same order."
+            )
+        return X
+
+
+@dataclass(frozen=True)
+class TargetScaler:
+    """y~ = (y - mean) / sd, with sd = 1 for a constant target or a single row.
+
+    Fields
+    ------
+    mean, sd : of the training target, sd > 0.
+    """
+
+    mean: float
+    sd: float
+
+    @classmethod
+    def fit(cls, y: ArrayLike) -> Self:
+        """Mean and sd of training targets y (n,)."""
+        y = np.asarray(y, float)
+        if y.ndim != 1 or y.size == 0:
+            raise ValueError(f"y has shape {y.shape}; pass one number per row, shape (n,), n >= 1.")
+        mean, sd, _ = _mean_sd(_finite(y, "y"))
+        return cls(mean, sd if sd > 0 else 1.0)
+
+    def transform(self, y: ArrayLike) -> np.ndarray:
+        """(y - mean) / sd, elementwise."""
+        return _subtract_divide(np.asarray(y, float), np.float64(self.mean), np.float64(self.sd))
+
+    def inverse_mean(self, mean: ArrayLike) -> np.ndarray:
+        """mean + sd m for locations m (predictive means, quantiles), elementwise."""
+        return self.mean + self.sd * np.asarray(mean, float)
+
+    def inverse_sd(self, sd: ArrayLike) -> np.ndarray:
+        """sd s for spreads s (predictive standard deviations), elementwise."""
+        return self.sd * np.asarray(sd, float)
+
+    def to_dict(self) -> dict[str, np.ndarray]:
+        """The fields as 0-d arrays."""
+        return {"mean": np.array(self.mean), "sd": np.array(self.sd)}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """The scaler that ``to_dict`` described."""
+        return cls(float(state["mean"]), float(state["sd"]))
+
+
+def _standard_column(x: np.ndarray) -> tuple[float, float]:
+    """(mean, sd) of x (n,), made safe for division."""
+    mean, sd, noise = _mean_sd(x)
+    return mean, sd if sd > 0 else _scale_of_constant(x, noise)
+
+
+def _minmax_column(x: np.ndarray) -> tuple[float, float]:
+    """((min + max) / 2, max - min) of x (n,), made safe for division."""
+    low, high = float(x.min()), float(x.max())
+    # Halving subnormal numbers drops their last bit; summing numbers near 1e308 overflows.
+    middle = low / 2 + high / 2 if max(-low, high) > 1 else (low + high) / 2
+    _, sd, noise = _mean_sd(x)
+    if sd > 0:
+        return middle, min(high - low, LARGEST)
+    return middle, _scale_of_constant(x, noise)
+
+
+def _scale_of_constant(x: np.ndarray, noise: bool) -> float:
+    """1 for an exact constant; for rounding noise its magnitude, so that dividing removes the noise."""
+    return max(1.0, float(np.abs(x).max())) if noise else 1.0
+
+
+def _mean_sd(x: np.ndarray) -> tuple[float, float, bool]:
+    """(mean, sd, noise) of x (n,); sd = 0 when x is constant up to rounding, ``noise`` if not exactly.
+
+    With 2^e >= max|x|, all sums are of u = 2^-e x, which is exact and cannot overflow, and of
+    u - u_1, which keeps the digits of a small spread on a large level.
+    """
+    exponent = math.frexp(float(np.abs(x).max()))[1]
+    u = np.ldexp(x, -exponent)
+    deviation = u - u[0]
+    if np.ptp(deviation) <= ROUNDING:
+        return float(x[0]), 0.0, bool(np.ptp(deviation) > 0)
+    centre = deviation.mean()
+    sd = math.sqrt(np.mean((deviation - centre) ** 2))
+    # A subnormal sd may round to 0, which callers treat as a constant column.
+    return float(np.ldexp(u[0] + centre, exponent)), min(float(np.ldexp(sd, exponent)), LARGEST), False
+
+
+def _subtract_divide(x: np.ndarray, shift: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """(x - shift) / scale, where columns of huge magnitude are first multiplied by 1/16, exactly."""
+    huge = np.maximum(np.abs(shift), scale) > HUGE
+    if not np.any(huge):
+        return (x - shift) / scale
+    factor = np.where(huge, 0.0625, 1.0)
+    return (x * factor - shift * factor) / (scale * factor)
+
+
+def _matrix(X: ArrayLike) -> np.ndarray:
+    X = np.asarray(X, float)
+    if X.ndim != 2:
+        raise ValueError(f"X has shape {X.shape}; pass a table of shape (n, I), e.g. X.reshape(-1, 1).")
+    return X
+
+
+def _finite(x: np.ndarray, what: str) -> np.ndarray:
+    bad = np.flatnonzero(~np.isfinite(x))
+    if bad.size:
+        raise ValueError(f"{what} is {x[bad[0]]} in row {bad[0]}; drop or impute such values before fitting.")
+    return x

@@ -1,0 +1,1 @@
+"""How sums over rows are made. An engine knows no kernels: it maps a function over blocks of rows."""

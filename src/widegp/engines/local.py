@@ -1,0 +1,31 @@
+"""One machine: blocks one after the other, memory for one block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from widegp.compute.backend import Block
+from widegp.engines.blocks import add_trees
+
+T = TypeVar("T")
+
+
+class LocalEngine:
+    """Streams blocks through a function; the parallelism is inside the function."""
+
+    name = "local"
+
+    def map_sum(self, fn: Callable[[Block], T], blocks: Iterable[Block]) -> T:
+        """sum over blocks of fn(block)."""
+        total: Any = None
+        for block in blocks:
+            part = fn(block)
+            total = part if total is None else add_trees(total, part)
+        if total is None:
+            raise ValueError("There are no rows to sum over; pass a table with at least one row.")
+        return total
+
+    def map_rows(self, fn: Callable[[Block], T], blocks: Iterable[Block]) -> list[T]:
+        """[fn(block) for every block], in order."""
+        return [fn(block) for block in blocks]

@@ -1,0 +1,1 @@
+"""Priors, transforms, optimisers: from a likelihood to a maximum a posteriori fit."""

@@ -1,0 +1,85 @@
+"""How a fit ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+
+class Reason(StrEnum):
+    """Why an optimiser stopped."""
+
+    CONVERGED = "converged"
+    PRECISION = "converged to the precision of the objective"
+    MAX_ITER = "iteration limit reached"
+    BUDGET = "time budget spent"
+    FAILED = "numerical failure"
+    FIXED = "nothing to estimate"
+
+    @property
+    def converged(self) -> bool:
+        return self in (Reason.CONVERGED, Reason.PRECISION, Reason.FIXED)
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Where an optimiser stopped: z (p,), the objective there, its path, and why."""
+
+    z: np.ndarray
+    value: float
+    reason: Reason
+    path: tuple[float, ...]
+    n_evaluations: int
+    problem: str | None = None
+
+    @property
+    def n_iter(self) -> int:
+        return max(0, len(self.path) - 1)
+
+
+@dataclass(frozen=True)
+class Direction:
+    """A direction of the unconstrained parameters that the data leave open.
+
+    ``loadings`` are its entries by parameter; ``sd`` is the posterior standard deviation along it, where
+    1 means a factor of about e in a variance.
+    """
+
+    loadings: dict[str, float]
+    sd: float
+
+    def __str__(self) -> str:
+        largest = sorted(self.loadings.items(), key=lambda item: -abs(item[1]))
+        parts = [f"{value:+.2f} {name}" for name, value in largest if abs(value) > 0.2]
+        return f"{' '.join(parts)} (sd {self.sd:.2g})"
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """The record of a fit.
+
+    ``path`` is the MAP objective per iteration; ``jitter`` the largest share of the mean diagonal that
+    was added to the anchors' matrix (0 where none was needed); ``undetermined`` the directions of the
+    parameters that prior rather than data decided; ``seconds`` the wall time by stage.
+    """
+
+    reason: Reason
+    objective: float
+    path: tuple[float, ...]
+    n_iter: int
+    n_evaluations: int
+    jitter: float
+    approximation: str
+    backend: str
+    problem: str | None = None
+    rounds: int = 1
+    standard_errors: dict[str, float] = field(default_factory=dict)
+    undetermined: tuple[Direction, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def converged(self) -> bool:
+        return self.reason.converged

@@ -1,0 +1,183 @@
+"""Exact nearest rows by a tiled scan: no distance matrix, no cancellation, ties settled by index."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+
+QUERY_BLOCK = 64
+"""Queries that share one copied tile: enough that the copy costs nothing beside the distances."""
+
+
+def as_points(points: np.ndarray) -> np.ndarray:
+    """A finite table (n, I) in C order; float32 stays, everything else becomes float64."""
+    table = np.asarray(points)
+    table = np.ascontiguousarray(table, np.float32 if table.dtype == np.float32 else np.float64)
+    if table.ndim != 2:
+        raise ValueError(f"Points are a table of rows, shape (n, I); got {table.shape}.")
+    # The sum of a table is finite only if its entries are, and needs no table of truth values.
+    if not np.isfinite(np.sum(table, dtype=np.float64)) and not np.isfinite(table).all():
+        row = int(np.flatnonzero(~np.isfinite(table).all(axis=1))[0])
+        raise ValueError(f"Row {row} of the points is not finite; fill or drop missing values first.")
+    return table
+
+
+def scan(
+    reference: np.ndarray,
+    queries: np.ndarray,
+    first: np.ndarray,
+    last: np.ndarray,
+    count: int,
+    seeds: np.ndarray | None = None,
+) -> np.ndarray:
+    """N(q) = the `count` rows j, first_q <= j < last_q or j in seeds_q, with the smallest (|x_q - x_j|^2, j).
+
+    Parameters
+    ----------
+    reference : x_j, (n, I), float32 or float64, C order.
+    queries : x_q, (p, I), the same type.
+    first, last : the range of rows searched for each query, (p,) int64.
+    seeds : further distinct candidates outside that range, (p, s) integers, -1 for none.
+
+    Returns
+    -------
+    (p, count) int32, nearest first, -1 where there are fewer candidates than ``count``.
+
+    The squared distance is the plain sum over columns, left to right, in the type of the points:
+    equal rows are at distance exactly 0, and the result does not depend on tiles or threads.
+    """
+    found = np.full((len(queries), count), -1, np.int32)
+    if count == 0 or len(queries) == 0:
+        return found
+    if seeds is None:
+        seeds = np.empty((len(queries), 0), np.int32)
+    width = int(np.clip(32_768 // max(reference.shape[1], 1), 16, 512))  # a tile of at most 256 KB: stays in L2
+    _scan_blocks(reference, queries, first, last, seeds.astype(np.int32, copy=False), width, found)
+    return found
+
+
+@njit(cache=True, error_model="numpy")
+def _sift_down(dist, row, size, start):
+    """Restore the heap whose root is the largest (dist, row), lexicographically."""
+    at, d, j = start, dist[start], row[start]
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        right = child + 1
+        if right < size and (
+            dist[right] > dist[child] or (dist[right] == dist[child] and row[right] > row[child])
+        ):
+            child = right
+        if dist[child] < d or (dist[child] == d and row[child] <= j):
+            break
+        dist[at], row[at] = dist[child], row[child]
+        at = child
+    dist[at], row[at] = d, j
+
+
+@njit(cache=True, error_model="numpy")
+def _offer(dist, row, d, j):
+    """Replace the worst kept candidate by (d, j) if that is better; an empty place has d = inf, row = last."""
+    if d < dist[0] or (d == dist[0] and j < row[0]):
+        dist[0], row[0] = d, j
+        _sift_down(dist, row, len(dist), 0)
+
+
+@njit(cache=True, error_model="numpy")
+def _sort_heap(dist, row):
+    for size in range(len(dist) - 1, 0, -1):
+        dist[0], dist[size] = dist[size], dist[0]
+        row[0], row[size] = row[size], row[0]
+        _sift_down(dist, row, size, 0)
+
+
+@njit(cache=True, error_model="numpy")
+def tile_distances(query, tile, size, out):
+    """out[t] = sum_k (query[k] - tile[k, t])^2, columns in order; four at a time saves traffic through out."""
+    n_columns = len(query)
+    for t in range(size):
+        out[t] = 0
+    k = 0
+    while k + 4 <= n_columns:
+        q0, q1, q2, q3 = query[k], query[k + 1], query[k + 2], query[k + 3]
+        row0, row1, row2, row3 = tile[k], tile[k + 1], tile[k + 2], tile[k + 3]
+        for t in range(size):
+            d0 = q0 - row0[t]
+            d1 = q1 - row1[t]
+            d2 = q2 - row2[t]
+            d3 = q3 - row3[t]
+            out[t] = (((out[t] + d0 * d0) + d1 * d1) + d2 * d2) + d3 * d3
+        k += 4
+    while k < n_columns:
+        q0, row0 = query[k], tile[k]
+        for t in range(size):
+            d0 = q0 - row0[t]
+            out[t] += d0 * d0
+        k += 1
+
+
+@njit(cache=True, error_model="numpy")
+def _take_seeds(reference, query, seeds, tile, buffer, dist, row):
+    """Offer the seeds; their distances come from the same loop as all others, so that ties compare alike."""
+    width, size = tile.shape[1], 0
+    kept = np.empty(width, np.int32)
+    for s in range(len(seeds) + 1):
+        if size == width or (s == len(seeds) and size > 0):
+            tile_distances(query, tile, size, buffer)
+            for t in range(size):
+                _offer(dist, row, buffer[t], kept[t])
+            size = 0
+        if s < len(seeds) and seeds[s] >= 0:
+            tile[:, size] = reference[seeds[s]]
+            kept[size] = seeds[s]
+            size += 1
+
+
+@njit(cache=True, error_model="numpy")
+def _scan_block(reference, queries, first, last, seeds, width, found):
+    """One block of queries against tiles of the reference; heaps live here, one per query."""
+    n_queries, count = found.shape
+    nothing = np.iinfo(np.int32).max
+    dist = np.full((n_queries, count), np.inf, reference.dtype)
+    row = np.full((n_queries, count), nothing, np.int32)
+    tile = np.empty((reference.shape[1], width), reference.dtype)
+    buffer = np.empty(width, reference.dtype)
+    if seeds.shape[1] > 0:
+        for q in range(n_queries):
+            _take_seeds(reference, queries[q], seeds[q], tile, buffer, dist[q], row[q])
+    for start in range(first.min(), last.max(), width):
+        size = min(width, last.max() - start)
+        for t in range(size):
+            for k in range(tile.shape[0]):
+                tile[k, t] = reference[start + t, k]
+        for q in range(n_queries):
+            low, high = max(first[q] - start, 0), min(last[q] - start, size)
+            if low >= high:
+                continue
+            tile_distances(queries[q], tile, high, buffer)
+            bound = dist[q, 0]
+            for t in range(low, high):
+                # Rows come in increasing order, so a tie with a scanned row loses; only a seed can tie and lose.
+                if buffer[t] <= bound:
+                    _offer(dist[q], row[q], buffer[t], start + t)
+                    bound = dist[q, 0]
+    for q in range(n_queries):
+        _sort_heap(dist[q], row[q])
+        for c in range(count):
+            found[q, c] = row[q, c] if row[q, c] != nothing else -1
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def _scan_blocks(reference, queries, first, last, seeds, width, found):
+    n_queries = len(queries)
+    n_blocks = (n_queries + QUERY_BLOCK - 1) // QUERY_BLOCK
+    # Later blocks of an earlier-rows search see more rows: pairing first with last evens out the threads' work.
+    for pair in prange((n_blocks + 1) // 2):
+        for end in range(2):
+            block = np.int64(pair) if end == 0 else n_blocks - 1 - np.int64(pair)
+            if end == 1 and block == np.int64(pair):
+                continue
+            lo = block * QUERY_BLOCK
+            hi = min(lo + QUERY_BLOCK, n_queries)
+            _scan_block(reference, queries[lo:hi], first[lo:hi], last[lo:hi], seeds[lo:hi], width, found[lo:hi])

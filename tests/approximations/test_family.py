@@ -1,0 +1,204 @@
+"""Every member of the family against a dense covariance matrix differentiated by JAX."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from naive_gp import family_nll, gaussian_nll, nearest_earlier, value_and_gradient
+
+from widegp.approximations.dense import Dense
+from widegp.approximations.family import Family
+from widegp.approximations.nystrom import Nystrom
+from widegp.compute.backend import choose_backend
+from widegp.engines.blocks import BlockedRows
+from widegp.engines.local import LocalEngine
+from widegp.kernels import Mixed, Mixture, ReLU
+
+N, I, R, M = 22, 3, 5, 4
+NOISE = 0.13
+
+
+def table(seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, I))
+    X[9] = X[4]  # duplicate rows are legitimate
+    return X, rng.normal(size=N), rng.normal(size=(R, I))
+
+
+def build(name, X, y, Z, neighbors, backend="native", block_rows=N):
+    used = {"dtc": 0, "vfe": 0, "fitc": 0}.get(name, neighbors.shape[1])
+    engine = choose_backend(Mixed(), backend)
+    rows = BlockedRows.cut(X, y, neighbors[:, :used], block_rows, engine.pads)
+    return Family(name, rows, Z if name != "vecchia" else Z[:0], engine, LocalEngine())
+
+
+def evaluate(approximation, kernel, y, **kwargs):
+    with approximation.backend.scope():
+        return approximation.evaluate(kernel, NOISE, y, **kwargs)
+
+
+KERNELS = [
+    Mixed(sigma_a2=0.7, sigma_u2=0.4, sigma_b2=0.3, sigma_v2=1.7, alpha=0.2, w=0.6),
+    Mixed(sigma_u2=np.array([0.1, 0.9, 0.4]), w=0.3),
+    Mixture(["tanh", "sigmoid", "relu"], [0.2, 0.3, 0.5], sigma_u2=0.5),
+    ReLU(sigma_u2=0.5),
+]
+NAMES = ["dtc", "vfe", "fitc", "vecchia", "full-scale"]
+
+
+@cache
+def naive_family(name, which):
+    X, y, Z = table()
+    family = build(name, X, y, Z, nearest_earlier(X, M))
+
+    def nll(kernel, noise):
+        Z = jnp.asarray(family.Z)
+        return family_nll(name, kernel, noise, jnp.asarray(X), jnp.asarray(y), Z, family.rows.neighbors)
+
+    return value_and_gradient(nll, KERNELS[which], NOISE)
+
+
+@pytest.mark.parametrize("backend", ["native", "xla"])
+@pytest.mark.parametrize("which", range(len(KERNELS)), ids=["mixed", "ard", "mixture", "relu"])
+@pytest.mark.parametrize("name", NAMES)
+def test_value_and_gradient_agree_with_dense_autodiff(name, which, backend):
+    X, y, Z = table()
+    family = build(name, X, y, Z, nearest_earlier(X, M), backend)
+    value, gradient = naive_family(name, which)
+    ours = evaluate(family, KERNELS[which], y)
+    assert ours.value == pytest.approx(value, rel=1e-8)
+    scale = max(np.abs(g).max() for g in gradient.values())
+    for parameter, expected in gradient.items():
+        np.testing.assert_allclose(ours.gradient[parameter], expected, rtol=1e-6, atol=1e-8 * scale)
+
+
+@pytest.mark.parametrize("backend", ["native", "xla"])
+def test_exact_agrees_with_dense_autodiff(backend):
+    X, y, _ = table()
+    kernel = KERNELS[1]
+    value, gradient = value_and_gradient(
+        lambda k, s: gaussian_nll(jnp.asarray(y), k(jnp.asarray(X)) + s * jnp.eye(N)), kernel, NOISE
+    )
+    ours = evaluate(Dense(X, choose_backend(kernel, backend)), kernel, y)
+    assert ours.value == pytest.approx(value, rel=1e-11)
+    for parameter, expected in gradient.items():
+        np.testing.assert_allclose(ours.gradient[parameter], expected, rtol=1e-8)
+
+
+def literal_nystrom(X, y, kept, jitter=1e-10):
+    """Eq. (nystrom_noise) with pseudo-inverse and pseudo-determinant, from the n x n matrix itself."""
+
+    def nll(kernel, noise):
+        noisy = kernel(jnp.asarray(X)) + noise * jnp.eye(N)
+        anchors = noisy[jnp.ix_(kept, kept)]
+        mean = jnp.mean(jnp.diag(anchors) - noise)
+        L = jnp.linalg.cholesky(anchors + jitter * mean * jnp.eye(len(kept)))
+        B = jnp.linalg.solve(L, noisy[kept]).T
+        B = B.at[kept].set(L)
+        g = jnp.linalg.solve(B.T @ B, B.T @ y)
+        return 0.5 * (g @ g + jnp.linalg.slogdet(B.T @ B)[1] + N * jnp.log(2 * jnp.pi))
+
+    return nll
+
+
+@pytest.mark.parametrize("kernel", KERNELS[:2], ids=["iso", "ard"])
+def test_literal_nystrom(kernel):
+    X, y, _ = table()
+    kept = np.array([0, 3, 7, 11, 20])
+    rest = np.setdiff1d(np.arange(N), kept)
+    backend = choose_backend(kernel, "native")
+    rows = BlockedRows.cut(X[rest], y[rest], np.zeros((len(rest), 0), int), 9)
+    ours = Nystrom(rows, kept, rest, X[kept], backend, LocalEngine()).evaluate(kernel, NOISE, y)
+    value, gradient = value_and_gradient(literal_nystrom(X, y, kept), kernel, NOISE)
+    assert ours.value == pytest.approx(value, rel=1e-9)
+    for parameter, expected in gradient.items():
+        np.testing.assert_allclose(ours.gradient[parameter], expected, rtol=1e-6, atol=1e-8)
+
+
+def test_pseudo_inverse_is_what_the_literal_formula_needs():
+    """|G^-1 B'y|^2 and logdet G are numpy's pinv quadratic form and the product of nonzero eigenvalues."""
+    X, y, _ = table()
+    kept = np.array([0, 3, 7])
+    kernel = KERNELS[0]
+    noisy = np.asarray(kernel(X)) + NOISE * np.eye(N)
+    approx = noisy[:, kept] @ np.linalg.solve(noisy[np.ix_(kept, kept)], noisy[kept])
+    eigenvalues = np.linalg.eigvalsh(approx)[-3:]
+    expected = 0.5 * (y @ np.linalg.pinv(approx, rcond=1e-10, hermitian=True) @ y + np.log(eigenvalues).sum())
+    rest = np.setdiff1d(np.arange(N), kept)
+    rows = BlockedRows.cut(X[rest], y[rest], np.zeros((len(rest), 0), int), N)
+    ours = Nystrom(rows, kept, rest, X[kept], choose_backend(kernel, "native"), LocalEngine())
+    value = ours.evaluate(kernel, NOISE, y).value - 0.5 * N * np.log(2 * np.pi)
+    assert value == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.mark.parametrize("backend", ["native", "xla"])
+@pytest.mark.parametrize("block_rows", [5, 16])
+@pytest.mark.parametrize("name", NAMES)
+def test_block_size_does_not_matter(name, block_rows, backend):
+    X, y, Z = table()
+    neighbors = nearest_earlier(X, M)
+    whole = evaluate(build(name, X, y, Z, neighbors), KERNELS[1], y)
+    cut = evaluate(build(name, X, y, Z, neighbors, backend, block_rows), KERNELS[1], y)
+    assert cut.value == pytest.approx(whole.value, rel=1e-9)
+    for parameter, expected in whole.gradient.items():
+        np.testing.assert_allclose(cut.gradient[parameter], expected, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradient_by_the_warp(name):
+    """psi moves the target: dF/dpsi = dF/dy dy/dpsi, by central differences."""
+    X, y, Z = table()
+    dy = np.random.default_rng(5).normal(size=(N, 2))
+    family = build(name, X, y, Z, nearest_earlier(X, M), block_rows=11)
+    gradient = evaluate(family, KERNELS[0], y, dy=dy).gradient["psi"]
+    for k in range(2):
+        up, down = (evaluate(family, KERNELS[0], y + s * 1e-5 * dy[:, k]).value for s in (1, -1))
+        assert gradient[k] == pytest.approx((up - down) / 2e-5, rel=1e-6)
+
+
+class TestEquivalences:
+    def test_anchors_equal_to_data_give_the_exact_likelihood(self):
+        X, y, _ = table()
+        X = X + 0.01 * np.random.default_rng(1).normal(size=X.shape)
+        exact = evaluate(Dense(X, choose_backend(Mixed(), "native")), KERNELS[0], y)
+        for name in ("dtc", "vfe", "fitc"):
+            ours = evaluate(build(name, X, y, X, nearest_earlier(X, M)), KERNELS[0], y)
+            assert ours.value == pytest.approx(exact.value, rel=1e-6), name
+            for parameter, expected in exact.gradient.items():
+                np.testing.assert_allclose(ours.gradient[parameter], expected, rtol=1e-4, atol=1e-4)
+
+    def test_all_earlier_rows_as_neighbours_give_the_exact_likelihood(self):
+        X, y, Z = table()
+        exact = evaluate(Dense(X, choose_backend(Mixed(), "native")), KERNELS[0], y)
+        neighbors = nearest_earlier(X, N - 1)
+        for name in ("vecchia", "full-scale"):
+            ours = evaluate(build(name, X, y, Z, neighbors), KERNELS[0], y)
+            assert ours.value == pytest.approx(exact.value, rel=1e-8)
+            for parameter, expected in exact.gradient.items():
+                np.testing.assert_allclose(ours.gradient[parameter], expected, rtol=1e-6, atol=1e-8)
+
+    def test_full_scale_without_neighbours_is_fitc_and_without_anchors_vecchia(self):
+        X, y, Z = table()
+        neighbors = nearest_earlier(X, M)
+        fitc = evaluate(build("fitc", X, y, Z, neighbors), KERNELS[0], y)
+        assert evaluate(build("full-scale", X, y, Z, neighbors[:, :0]), KERNELS[0], y).value == fitc.value
+        vecchia = evaluate(build("vecchia", X, y, Z, neighbors), KERNELS[0], y)
+        assert evaluate(build("full-scale", X, y, Z[:0], neighbors), KERNELS[0], y).value == vecchia.value
+
+    def test_the_bound_lies_below_and_dtc_above_it(self):
+        X, y, Z = table()
+        neighbors = nearest_earlier(X, M)
+        exact = evaluate(Dense(X, choose_backend(Mixed(), "native")), KERNELS[0], y).value
+        vfe = evaluate(build("vfe", X, y, Z, neighbors), KERNELS[0], y).value
+        assert vfe > exact
+
+
+def test_a_hopeless_matrix_is_a_named_failure_not_a_nan():
+    X, y, _ = table()
+    Z = np.zeros((5, I))
+    kernel = Mixed(sigma_a2=0.0, sigma_b2=0.0)
+    result = evaluate(build("vfe", X, y, Z, nearest_earlier(X, M)), kernel, y)
+    assert result.value == np.inf and "Cholesky" in result.problem
