@@ -1,6 +1,6 @@
 """References that share no code with the package: 50-digit formulas, finite networks, naive loops.
 
-A kernel is named by a string and a dict of parameters, e.g. ("leaky_relu", {"sigma_a2": 1.0, ..., "alpha": 0.1}).
+A kernel is a name and a dict of parameters, e.g. "leaky_relu" and {"sigma_a2": 1.0, ..., "alpha": 0.1}.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ def _moment(name: str, c: Any, d: Any, e: Any, p: dict) -> Any:
         case "mixture":
             parts = ("tanh", "sigmoid", "leaky_relu")
             fixed = {"alpha": mp.mpf(p["component_alpha"])}
-            weighted = (w * _moment(part, c, d, e, fixed) for w, part in zip(p["weights"], parts, strict=True))
-            return mp.fsum(weighted) / mp.fsum(p["weights"])
+            moments = (_moment(part, c, d, e, fixed) for part in parts)
+            weighted = mp.fsum(w * m for w, m in zip(p["weights"], moments, strict=True))
+            return weighted / mp.fsum(p["weights"])
     raise KeyError(name)
 
 
@@ -103,8 +104,8 @@ def network_covariance(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Output covariance of one finite network, and its standard error over hidden units, each (n, n).
 
-    ``blocks`` holds (w_m, h_m) of eq. (block_mixture_prior). Hidden weights are drawn, output weights integrated
-    out: entry (x, x') is sigma_b2 + sigma_v2 mean_j sum_m w_m h_m(z_j(x)) h_m(z_j(x')).
+    ``blocks`` holds (w_m, h_m) of eq. (block_mixture_prior). Hidden weights are drawn, output weights
+    integrated out: entry (x, x') is sigma_b2 + sigma_v2 mean_j sum_m w_m h_m(z_j(x)) h_m(z_j(x')).
     """
     rng = np.random.default_rng(seed)
     bias = rng.normal(size=(n_units, 1)) * np.sqrt(parameters["sigma_a2"])
@@ -122,7 +123,7 @@ def naive_kernel(name: str, X: np.ndarray, Y: np.ndarray, parameters: dict) -> n
     return np.array([[reference_value(name, x, y, parameters) for y in Y] for x in X])
 
 
-def gaussian_moment(f: Callable, g: Callable, c: float, d: float, e: float, nodes: int = 1600) -> float:
+def gaussian_moment(f: Callable, g: Callable, c: float, d: float, e: float, nodes: int = 640) -> float:
     """E[f(Z) g(Z')] on a fine two-dimensional grid: Z = sigma u, Z' = sigma' (rho u + sqrt(1 - rho^2) v)."""
     du = 20.0 / nodes
     u = -10 + du * (np.arange(nodes) + 0.5)

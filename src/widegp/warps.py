@@ -196,9 +196,9 @@ def make_warp(name: str, offset: float = 0.0, scale: float = 1.0) -> Warp:
     """
     if name not in NAMES:
         raise ValueError(f"Unknown warp {name!r}; choose one of {', '.join(map(repr, NAMES))}.")
-    plain = {"none": Identity, "yeo-johnson": YeoJohnson, "sinh-arcsinh": SinhArcsinh}
+    plain: dict[str, Warp] = {w.name: w for w in (Identity(), YeoJohnson(), SinhArcsinh())}
     if name in plain:
-        return plain[name]()
+        return plain[name]
     if not scale > 0:
         raise ValueError(f"The scale of a {name} warp is {scale}; pass the positive sd of the target.")
     if offset > 0:

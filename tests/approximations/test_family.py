@@ -199,6 +199,6 @@ class TestEquivalences:
 def test_a_hopeless_matrix_is_a_named_failure_not_a_nan():
     X, y, _ = table()
     Z = np.zeros((5, I))
-    kernel = Mixed(sigma_a2=0.0, sigma_b2=0.0)
+    kernel = Mixed(sigma_b2=-9.0)
     result = evaluate(build("vfe", X, y, Z, nearest_earlier(X, M)), kernel, y)
     assert result.value == np.inf and "Cholesky" in result.problem

@@ -71,16 +71,16 @@ def block_sums(backend: Backend, rule: Rule, model: Model, block: Block) -> Sums
     xp = backend.xp
     K = backend.cross(model.kernel, block.X, model.Z)
     if rule.residual:
-        rows = backend.condition(model.kernel, model.noise, block, K @ model.white.W)
+        rows = backend.condition(model.kernel, model.noise, block, backend.matmul(K, model.white.W))
         scaled = rows.features * (block.weight / rows.d)[:, None]
         return Sums(
-            rows.features.T @ scaled, rows.y @ scaled, xp.sum(block.weight * rows.y**2 / rows.d),
+            backend.inner(rows.features, scaled), rows.y @ scaled, xp.sum(block.weight * rows.y**2 / rows.d),
             xp.sum(block.weight * xp.log(rows.d)), 0.0, xp.sum(block.weight), rows.failed,
         )  # fmt: skip
     K = K * block.weight[:, None] if backend.pads else K
     trace = xp.sum(block.weight * backend.diagonal(model.kernel, block.X)) if rule.trace else 0.0
     return Sums(
-        K.T @ K, block.y @ K, xp.sum(block.weight * block.y**2), 0.0, trace, xp.sum(block.weight), 0
+        backend.inner(K, K), block.y @ K, xp.sum(block.weight * block.y**2), 0.0, trace, xp.sum(block.weight), 0
     )
 
 
@@ -91,13 +91,13 @@ def block_pullback(backend: Backend, rule: Rule, model: Model, bar: Sums, block:
     if rule.residual:
         cotangents = RowCotangents(bar.A, bar.b, bar.q, bar.log_d)
         by_features, by_y, by_noise, kernel_bar = backend.condition_pullback(
-            model.kernel, model.noise, block, K @ model.white.W, cotangents
+            model.kernel, model.noise, block, backend.matmul(K, model.white.W), cotangents
         )
         if model.Z.shape[0] > 0:
-            K_bar = by_features @ model.white.W.T
+            K_bar = backend.matmul(by_features, model.white.W.T)
             kernel_bar = add_trees(kernel_bar, backend.cross_pullback(model.kernel, block.X, model.Z, K_bar))
-        return BlockGradient(kernel_bar, by_noise, K.T @ by_features, by_y @ block.dy)
-    K_bar = K @ (2 * bar.A) + block.y[:, None] * bar.b
+        return BlockGradient(kernel_bar, by_noise, backend.inner(K, by_features), by_y @ block.dy)
+    K_bar = backend.matmul(K, 2 * bar.A) + block.y[:, None] * bar.b
     K_bar = K_bar * block.weight[:, None] if backend.pads else K_bar
     by_y = (K @ bar.b + 2 * bar.q * block.y) * block.weight
     kernel_bar = backend.cross_pullback(model.kernel, block.X, model.Z, K_bar)

@@ -81,6 +81,12 @@ class Backend(Protocol):
 
     def solve_lower(self, lower: Array, right: Array, transposed: bool = False) -> Array: ...
 
+    def matmul(self, left: Array, right: Array) -> Array:
+        """left right, for left with many rows."""
+
+    def inner(self, left: Array, right: Array) -> Array:
+        """left' right, for both with many rows."""
+
     def cross(self, kernel: Kernel, X: Array, Z: Array) -> Array:
         """K(X, Z)."""
 

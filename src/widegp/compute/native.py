@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
@@ -18,6 +19,7 @@ from widegp.kernels.closed import ClosedForm
 
 # Factors and inner products of a chunk of rows stay within this, about the size of a last-level cache.
 CHUNK_BYTES = 24 * 2**20
+PARALLEL_ROWS = 512
 COMPLEX_STEP = 1e-40
 
 
@@ -29,7 +31,8 @@ class NativeBackend:
     pads = False
 
     def scope(self) -> AbstractContextManager:
-        return nullcontext()
+        """BLAS on one thread: the loops around it are parallel, and idle BLAS threads spin on the cores."""
+        return _blas().limit(limits=1, user_api="blas")
 
     def cholesky(self, matrix: np.ndarray) -> np.ndarray:
         factor, info = scipy.linalg.lapack.dpotrf(matrix, lower=1, clean=1)
@@ -42,38 +45,41 @@ class NativeBackend:
             lower, right, lower=True, trans=1 if transposed else 0, check_finite=False
         )
 
+    def matmul(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        out = np.empty((len(left), right.shape[1]))
+        _in_parallel(lambda rows: np.matmul(left[rows], right, out=out[rows]), len(left))
+        return out
+
+    def inner(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        same = left is right
+        parts = _in_parallel(
+            lambda rows: left[rows].T @ (left[rows] if same else right[rows]), len(left)
+        )
+        return sum(parts[1:], start=parts[0])
+
     def cross(self, kernel: ClosedForm, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
         arc = kernel.arc()
         left, right = _scaled(arc, X), _scaled(arc, Z)
-        inner = left @ right.T
-        native_arc.values(
-            inner, float(arc.sigma_a2), _coefficients(arc), _scales(arc, left), _scales(arc, right)
-        )
-        return inner
+        if len(left) == 0 or len(right) == 0:
+            return np.empty((len(left), len(right)))
+        return native_arc.values(
+            left, right, float(arc.sigma_a2), _coefficients(arc), _scales(arc, left), _scales(arc, right),
+            native_arc.threads(),
+        )  # fmt: skip
 
     def cross_pullback(
         self, kernel: ClosedForm, X: np.ndarray, Z: np.ndarray, cotangent: np.ndarray
     ) -> np.ndarray:
         arc = kernel.arc()
         left, right = _scaled(arc, X), _scaled(arc, Z)
-        inner = left @ right.T
-        threads = native_arc.threads()
-        c_bar = np.empty_like(inner)
-        d_left, d_right = np.empty(len(left)), np.zeros((threads, len(right)))
-        sums = np.zeros((threads, 6))
-        native_arc.pullback(
-            cotangent, inner, float(arc.sigma_a2), _coefficients(arc), _scales(arc, left),
-            _scales(arc, right), c_bar, d_left, d_right, sums,
+        by_input = np.ndim(arc.sigma_u2) > 0
+        sums, inputs = native_arc.pullback(
+            cotangent, left, right, float(arc.sigma_a2), _coefficients(arc), _scales(arc, left),
+            _scales(arc, right), by_input, native_arc.threads(),
         )  # fmt: skip
-        by_z = d_right.sum(0)
         total = sums.sum(0)
-        by_a = c_bar.sum() + d_left.sum() + by_z.sum()
-        if np.ndim(arc.sigma_u2) == 0:
-            lengths = d_left @ (left * left).sum(1) + by_z @ (right * right).sum(1)
-            by_log_u = np.array([total[5] + lengths])
-        else:
-            by_log_u = ((c_bar @ right) * left).sum(0) + d_left @ (left * left) + by_z @ (right * right)
-        return np.concatenate([total[:5], [by_a], by_log_u / np.ravel(arc.sigma_u2)])
+        by_log_u = inputs.sum(0) if by_input else total[5:6]
+        return np.concatenate([total[:5], total[6:7], by_log_u / np.ravel(arc.sigma_u2)])
 
     def diagonal(self, kernel: ClosedForm, X: np.ndarray) -> np.ndarray:
         arc = kernel.arc()
@@ -108,11 +114,10 @@ class NativeBackend:
             np.empty((block.n_own, features.shape[1])), np.empty(block.n_own), np.empty(block.n_own), 0
         )
         failed = 0
-        with _one_blas_thread():
-            for rows in prepared.chunks():
-                _, d, phi, y, _, _, failures = prepared.condition(rows)
-                out.features[rows], out.y[rows], out.d[rows] = phi, y, d
-                failed += failures
+        for rows in prepared.chunks():
+            _, d, phi, y, _, _, failures = prepared.condition(rows)
+            out.features[rows], out.y[rows], out.d[rows] = phi, y, d
+            failed += failures
         return out._replace(failed=failed)
 
     def condition_pullback(
@@ -122,11 +127,11 @@ class NativeBackend:
         features_bar, y_bar = np.zeros_like(features), np.zeros(len(features))
         sums, inputs = np.zeros(8), np.zeros(block.X.shape[1])
         for rows in work.chunks():
-            with _one_blas_thread():
-                a, d, phi, y, factors, inner, failed = work.condition(rows)
+            a, d, phi, y, factors, covariances, failed = work.condition(rows)
             by_phi, by_y, by_d = cotangents.to_rows(Conditional(phi, y, d, failed), block.weight[rows])
-            with _one_blas_thread():
-                s, v, chunk_sums, chunk_inputs = work.pullback(rows, a, factors, inner, phi, by_phi, by_y, by_d)
+            s, v, chunk_sums, chunk_inputs = work.pullback(
+                rows, a, factors, covariances, phi, by_phi, by_y, by_d
+            )
             native_rows.scatter(block.neighbors[rows], rows.start, a, s, phi, v, features_bar, work.threads)
             _scatter_y(block.neighbors[rows], rows, a, by_y, y_bar)
             sums += chunk_sums.sum(0)
@@ -218,8 +223,15 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-@contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    """The row loops are parallel themselves; BLAS inside them must not be."""
-    with _blas().limit(limits=1, user_api="blas"):
-        yield
+@cache
+def _workers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(native_arc.threads(), thread_name_prefix="widegp")
+
+
+def _in_parallel(work: Callable[[slice], Any], n_rows: int) -> list[Any]:
+    """work over contiguous shares of the rows, one per thread; NumPy's products release the GIL."""
+    count = native_arc.threads() if n_rows >= PARALLEL_ROWS else 1
+    shares = [slice(n_rows * t // count, n_rows * (t + 1) // count) for t in range(count)]
+    if count == 1:
+        return [work(shares[0])]
+    return list(_workers().map(work, shares))

@@ -1,8 +1,11 @@
-"""Each row given its neighbours, and the adjoint of that, as loops over rows (DESIGN: one family).
+"""Each row given its neighbours, and the adjoint of that, as loops over rows.
 
 For row i with neighbours N, M = (N, i) and R = K_MM - Phi_M Phi_M' + noise I, the factor R = L L'
 holds the whole conditional in its last row: d = L_mm^2 and a = L_NN^-T L_mN. The adjoint needs one more
 solve: nothing is differentiated through the factorisation.
+
+Symmetric matrices over M are kept as packed lower triangles, so that the arc functions run over one
+long line per row instead of many short ones.
 """
 
 from __future__ import annotations
@@ -14,62 +17,149 @@ from numba import njit, prange
 
 from widegp.compute.native_arc import line, line_pullback
 
+# Sums may be taken in any order. Unlike in native_arc, NaN must survive: a failed pivot shows by it.
 ORDER_FREE = {"contract", "reassoc"}
+PANEL = 32  # up to two of these, plain loops factor faster than calls to BLAS
 
 
-@njit(inline="always", fastmath=ORDER_FREE, error_model="numpy")
-def _dot(u, v, count):
-    total = 0.0
-    for p in range(count):
-        total += u[p] * v[p]
-    return total
-
-
-@njit(inline="always", fastmath=ORDER_FREE, error_model="numpy")
-def _add_multiple(target, factor, source):
-    for p in range(target.size):
-        target[p] += factor * source[p]
-
-
-@njit(cache=True, error_model="numpy")
-def _factor(R):
-    """Lower Cholesky factor in place; False if a pivot is not positive."""
+@njit(fastmath=ORDER_FREE, error_model="numpy")
+def _factor_small(R):
+    """Lower Cholesky factor in place by plain loops; False if a pivot is not positive."""
     for j in range(R.shape[0]):
         for p in range(j):
-            R[j, p] = (R[j, p] - _dot(R[j], R[p], p)) / R[p, p]
-        pivot = R[j, j] - _dot(R[j], R[j], j)
+            total = R[j, p]
+            for q in range(p):
+                total -= R[j, q] * R[p, q]
+            R[j, p] = total / R[p, p]
+        pivot = R[j, j]
+        for q in range(j):
+            pivot -= R[j, q] * R[j, q]
         if not pivot > 0:
             return False
         R[j, j] = math.sqrt(pivot)
     return True
 
 
-@njit(inline="always", error_model="numpy")
-def _solve_transposed(L, x, count):
-    """x <- L^-T x for the leading ``count`` rows of L."""
-    for j in range(count - 1, -1, -1):
+@njit(fastmath=ORDER_FREE, error_model="numpy")
+def _invert_lower(L):
+    """L^-1 of a small lower triangle."""
+    out = np.zeros_like(L)
+    for j in range(L.shape[0]):
+        out[j, j] = 1 / L[j, j]
+        for i in range(j + 1, L.shape[0]):
+            total = 0.0
+            for p in range(j, i):
+                total -= L[i, p] * out[p, j]
+            out[i, j] = total / L[i, i]
+    return out
+
+
+@njit(error_model="numpy")
+def _factor(R):
+    """Lower Cholesky factor in place, in panels between which BLAS does the work; False on a bad pivot."""
+    size = R.shape[0]
+    if size <= 2 * PANEL:
+        return _factor_small(R)
+    for lo in range(0, size, PANEL):
+        hi = min(lo + PANEL, size)
+        if lo > 0:
+            done = np.ascontiguousarray(R[lo:, :lo])
+            R[lo:, lo:hi] -= np.dot(done, done[: hi - lo].T)
+        corner = np.ascontiguousarray(R[lo:hi, lo:hi])
+        if not _factor_small(corner):
+            return False
+        R[lo:hi, lo:hi] = corner
+        if hi < size:
+            R[hi:, lo:hi] = np.dot(np.ascontiguousarray(R[hi:, lo:hi]), _invert_lower(corner).T)
+    return True
+
+
+@njit(fastmath=ORDER_FREE, error_model="numpy")
+def _solve_transposed(L, x):
+    """x <- L_NN^-T x for all but the last row of L."""
+    for j in range(L.shape[0] - 2, -1, -1):
         x[j] /= L[j, j]
         for p in range(j):
-            x[p] -= L[j, p] * x[j]
+            x[p] -= x[j] * L[j, p]
 
 
-@njit(inline="always", error_model="numpy")
-def _solve(L, x, count):
-    """x <- L^-1 x for the leading ``count`` rows of L."""
-    for j in range(count):
-        x[j] = (x[j] - _dot(L[j], x, j)) / L[j, j]
+@njit(fastmath=ORDER_FREE, error_model="numpy")
+def _solve(L, x):
+    """x <- L_NN^-1 x for all but the last row of L."""
+    for j in range(L.shape[0] - 1):
+        total = x[j]
+        for p in range(j):
+            total -= L[j, p] * x[p]
+        x[j] = total / L[j, j]
 
 
-@njit(inline="always", error_model="numpy")
+@njit(error_model="numpy")
 def _gather(source, neighbors, i, own, out):
     """Rows of ``source`` named by M = (N, i); zero where there is no neighbour."""
-    m = neighbors.size
+    m = neighbors.shape[1]
+    for j in range(m + 1):
+        row = own if j == m else neighbors[i, j]
+        for p in range(source.shape[1]):
+            out[j, p] = source[row, p] if row >= 0 else 0.0
+
+
+@njit(error_model="numpy")
+def _gather_pairs(scales, neighbors, i, own, single, pair):
+    """`row_scales` of M, (m + 1, 3), and their packed products (3, ...).
+
+    A missing neighbour gets values at which every arc function is finite.
+    """
+    m = neighbors.shape[1]
+    for j in range(m + 1):
+        row = own if j == m else neighbors[i, j]
+        for k in range(3):
+            single[j, k] = scales[row, k] if row >= 0 else (1.0 if k == 0 else 0.0)
+    for k in range(3):
+        p = 0
+        for j in range(m + 1):
+            for q in range(j + 1):
+                pair[k, p] = single[j, k] * single[q, k]
+                p += 1
+
+
+@njit(error_model="numpy")
+def _residual(values, low, neighbors, i, noise, L):
+    """R = K_MM - Phi_M Phi_M' + noise I, lower triangle; a missing neighbour is an unrelated unit."""
+    m = neighbors.shape[1]
+    p = 0
+    for j in range(m + 1):
+        for q in range(j + 1):
+            L[j, q] = values[p] - low[j, q]
+            p += 1
+        L[j, j] += noise
     for j in range(m):
-        if neighbors[j] >= 0:
-            out[j] = source[neighbors[j]]
-        else:
-            out[j] = 0.0
-    out[m] = source[own + i]
+        if neighbors[i, j] < 0:
+            L[j, :j] = 0.0
+            L[j:, j] = 0.0
+            L[j, j] = 1.0
+
+
+@njit(fastmath=ORDER_FREE, error_model="numpy")
+def _finish_row(i, own, L, a, f, y, neighbors, d, coefficients, phi, residual, factors):
+    """Read a and d off the factor, and form phi~ and y~."""
+    m = neighbors.shape[1]
+    d[i] = L[m, m] ** 2
+    for j in range(m):
+        a[j] = L[m, j]
+    _solve_transposed(L, a)
+    rest = y[own]
+    for p in range(f.shape[1]):
+        phi[i, p] = f[m, p]
+    for j in range(m):
+        coefficients[i, j] = a[j]
+        if neighbors[i, j] >= 0:
+            rest -= a[j] * y[neighbors[i, j]]
+            for p in range(f.shape[1]):
+                phi[i, p] -= a[j] * f[j, p]
+    residual[i] = rest
+    for j in range(m + 1):
+        for p in range(j + 1):
+            factors[i, j, p] = L[j, p]
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
@@ -78,163 +168,193 @@ def condition(points, scales, features, y, neighbors, start, noise, sigma_a2, co
 
     points (N, I) already multiplied by sqrt(sigma_u2); scales (N, 3); features (N, r); y (N,);
     neighbors (B, m), -1 where missing. Returns a (B, m), d (B,), phi~ (B, r), y~ (B,), the factors
-    L (B, m+1, m+1), the inner products (B, m+1, m+1), and how many rows had no positive pivot.
+    L (B, m+1, m+1), the packed covariances c, and how many rows had no positive pivot.
     """
     rows, m = neighbors.shape
-    n_inputs, rank = points.shape[1], features.shape[1]
+    rank = features.shape[1]
+    packed = (m + 1) * (m + 2) // 2
     a = np.zeros((rows, m))
     d = np.ones(rows)
-    phi = np.empty((rows, rank))
-    residual = np.empty(rows)
+    phi = np.zeros((rows, rank))
+    residual = np.zeros(rows)
     factors = np.empty((rows, m + 1, m + 1))
-    inner = np.empty((rows, m + 1, m + 1))
+    covariances = np.empty((rows, packed))
     failed = np.zeros(threads, np.int64)
+    # Everything touched in the inner loops belongs to one thread: a view of a shared array costs an
+    # atomic count, and two threads counting on one cache line are slower than one.
     for t in prange(threads):
-        x = np.empty((m + 1, n_inputs))
-        f = np.empty((m + 1, rank))
-        low = np.empty((m + 1, m + 1))
-        z = np.empty((3, m + 1))
+        x, f = np.empty((m + 1, points.shape[1])), np.empty((m + 1, rank))
+        inner, low = np.empty((m + 1, m + 1)), np.zeros((m + 1, m + 1))
+        L, own_a = np.empty((m + 1, m + 1)), np.empty(m)
+        single, pair = np.empty((m + 1, 3)), np.empty((3, packed))
+        c, values = np.empty(packed), np.empty(packed)
+        scale, tanh, sigmoid = pair[0], pair[1], pair[2]
         for i in range(rows * t // threads, rows * (t + 1) // threads):
-            _gather(points, neighbors[i], i, start, x)
-            np.dot(x, x.T, inner[i])
-            _gather_scales(scales, neighbors[i], i, start, z)
-            L = factors[i]
+            _gather(points, neighbors, i, start + i, x)
+            np.dot(x, x.T, inner)
+            p = 0
             for j in range(m + 1):
-                line(
-                    inner[i, j, : j + 1] + sigma_a2, coefficients, z[0, j], z[1, j], z[2, j],
-                    z[0], z[1], z[2], L[j, : j + 1],
-                )  # fmt: skip
+                for q in range(j + 1):
+                    c[p] = inner[j, q] + sigma_a2
+                    p += 1
+            for p in range(packed):
+                covariances[i, p] = c[p]
+            _gather_pairs(scales, neighbors, i, start + i, single, pair)
+            line(c, coefficients, scale, tanh, sigmoid, values)
             if rank > 0:
-                _gather(features, neighbors[i], i, start, f)
+                _gather(features, neighbors, i, start + i, f)
                 np.dot(f, f.T, low)
-                for j in range(m + 1):
-                    _add_multiple(L[j, : j + 1], -1.0, low[j, : j + 1])
-            for j in range(m):
-                if neighbors[i, j] < 0:
-                    L[j, :j] = 0.0
-                    L[j + 1 :, j] = 0.0
-                    L[j, j] = 1.0
-                else:
-                    L[j, j] += noise
-            L[m, m] += noise
-            if not _factor(L):
+            _residual(values, low, neighbors, i, noise, L)
+            if _factor(L):
+                _finish_row(i, start + i, L, own_a, f, y, neighbors, d, a, phi, residual, factors)
+            else:
                 failed[t] += 1
-                phi[i] = 0.0
-                residual[i] = 0.0
-                continue
-            d[i] = L[m, m] ** 2
-            a[i] = L[m, :m]
-            _solve_transposed(L, a[i], m)
-            residual[i] = y[start + i]
-            for j in range(m):
-                if neighbors[i, j] >= 0:
-                    residual[i] -= a[i, j] * y[neighbors[i, j]]
-            if rank > 0:
-                phi[i] = f[m]
-                for j in range(m):
-                    _add_multiple(phi[i], -a[i, j], f[j])
-    return a, d, phi, residual, factors, inner, failed.sum()
+    return a, d, phi, residual, factors, covariances, failed.sum()
 
 
-@njit(inline="always", error_model="numpy")
-def _gather_scales(scales, neighbors, i, start, out):
-    """`row_scales` of M; a missing neighbour gets values at which every arc function is finite."""
-    m = neighbors.size
-    for k in range(3):
-        missing = 1.0 if k == 0 else 0.0
-        for j in range(m):
-            out[k, j] = scales[neighbors[j], k] if neighbors[j] >= 0 else missing
-        out[k, m] = scales[start + i, k]
+@njit(fastmath=ORDER_FREE, error_model="numpy")
+def _second_solve(i, features, y, neighbors, factors, phi, phi_bar, y_bar, d_bar, L, s, s_out, v):
+    """s = R_NN^-1 g with g = -(Phi_N phi_bar + y_N y_bar), and v = phi_bar - Phi_N' s - 2 d_bar phi~."""
+    m, rank = neighbors.shape[1], features.shape[1]
+    for j in range(m):
+        for p in range(j + 1):
+            L[j, p] = factors[i, j, p]
+        row = neighbors[i, j]
+        total = 0.0
+        if row >= 0:
+            for p in range(rank):
+                total -= features[row, p] * phi_bar[i, p]
+            total -= y[row] * y_bar[i]
+        s[j] = total
+    _solve(L, s)
+    _solve_transposed(L, s)
+    for p in range(rank):
+        v[i, p] = phi_bar[i, p] - 2 * d_bar[i] * phi[i, p]
+    for j in range(m):
+        s_out[i, j] = s[j]
+        row = neighbors[i, j]
+        if row >= 0:
+            for p in range(rank):
+                v[i, p] -= s[j] * features[row, p]
+
+
+@njit(error_model="numpy")
+def _cotangent(d_bar, a, s, T):
+    """d_bar a a' - (s a' + a s')/2 packed, off-diagonal entries doubled since they stand for two."""
+    p = 0
+    for j in range(a.size):
+        for i in range(j):
+            T[p] = 2 * d_bar * a[j] * a[i] - s[j] * a[i] - a[j] * s[i]
+            p += 1
+        T[p] = d_bar * a[j] * a[j] - s[j] * a[j]
+        p += 1
+
+
+@njit(fastmath=ORDER_FREE, error_model="numpy")
+def _spread(slopes, c_bar, single, d_row, square):
+    """dF/dd of each member of M, and c_bar as a full symmetric matrix whose sum is unchanged."""
+    d_row[:] = 0.0
+    p = 0
+    for j in range(d_row.size):
+        tanh, sigmoid, root = 0.0, 0.0, 0.0
+        for i in range(j + 1):
+            tanh += slopes[0, p]
+            sigmoid += slopes[1, p]
+            root += slopes[2, p]
+            d_row[i] += slopes[0, p] * single[i, 1] ** 2
+            d_row[i] += slopes[1, p] * single[i, 2] ** 2 + slopes[2, p] / single[i, 0] ** 2
+            half = c_bar[p] if i == j else 0.5 * c_bar[p]
+            square[j, i] = half
+            square[i, j] = half
+            p += 1
+        d_row[j] += tanh * single[j, 1] ** 2 + sigmoid * single[j, 2] ** 2 + root / single[j, 0] ** 2
+
+
+@njit(fastmath=ORDER_FREE, error_model="numpy")
+def _add_sums(c_bar, c, d_row, single, a, s, d_bar, sigma_a2, sums):
+    """Derivatives by log sigma_u2, sigma_a2 and the noise; c and d are sigma_a2 plus a share of sigma_u2."""
+    by_c, by_a, by_noise = 0.0, 0.0, 0.0
+    for p in range(c.size):
+        by_c += c_bar[p] * c[p]
+        by_a += c_bar[p]
+    for j in range(a.size):
+        by_c += d_row[j] * single[j, 0] ** 2
+        by_a += d_row[j]
+        by_noise += d_bar * a[j] ** 2 - s[j] * a[j]
+    sums[5] += by_c - sigma_a2 * by_a
+    sums[6] += by_a
+    sums[7] += by_noise
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def condition_pullback(
     points, scales, features, y, neighbors, start, sigma_a2, coefficients,
-    a, factors, inner, phi, phi_bar, y_bar, d_bar, by_input, threads,
+    a, factors, covariances, phi, phi_bar, y_bar, d_bar, by_input, threads,
 ):  # fmt: skip
     """Cotangents given those of phi~ (B, r), y~ (B,) and d (B,).
 
     With g = -(Phi_N phi_bar + y_N y_bar), s = R_NN^-1 g, a~ = (a, -1) and s~ = (s, 0):
         dF/dR_MM = d_bar a~ a~' - (s~ a~' + a~ s~') / 2,
         v = phi_bar - Phi_N' s - 2 d_bar phi~;   dF/dphi_i = v,   dF/dPhi_N = -a v' - s phi~'.
-    Returns s (B, m), v (B, r), and per thread the sums (t, 8): five coefficients, sum c_bar * inner,
-    sigma_a2, noise; and the derivative by log sigma_u2 (t, I), filled when ``by_input``.
+    Returns s (B, m), v (B, r), and per thread the sums (t, 8): five coefficients, derivative by
+    log sigma_u2, by sigma_a2, by noise; and by log sigma_u2 of each input (t, I) if ``by_input``.
     """
     rows, m = neighbors.shape
-    n_inputs, rank = points.shape[1], features.shape[1]
+    n_inputs = points.shape[1]
+    packed = covariances.shape[1]
     s = np.zeros((rows, m))
-    v = np.empty((rows, rank))
+    v = np.empty((rows, features.shape[1]))
     sums = np.zeros((threads, 8))
     inputs = np.zeros((threads, n_inputs))
     for t in prange(threads):
-        x = np.empty((m + 1, n_inputs))
-        x_bar = np.empty((m + 1, n_inputs))
-        z = np.empty((3, m + 1))
-        T = np.empty(m + 1)
-        c_bar = np.empty((m + 1, m + 1))
-        d_row = np.empty(m + 1)
-        a_tilde = np.empty(m + 1)
-        s_tilde = np.zeros(m + 1)
+        x, x_bar, by_x = np.empty((m + 1, n_inputs)), np.empty((m + 1, n_inputs)), np.zeros(n_inputs)
+        single, pair, L = np.empty((m + 1, 3)), np.empty((3, packed)), np.empty((m + 1, m + 1))
+        c, T, c_bar, slopes = np.empty(packed), np.empty(packed), np.empty(packed), np.zeros((3, packed))
+        square, d_row = np.empty((m + 1, m + 1)), np.empty(m + 1)
+        a_tilde, s_tilde, own = np.full(m + 1, -1.0), np.zeros(m + 1), np.zeros(8)
+        scale, tanh, sigmoid = pair[0], pair[1], pair[2]
         for i in range(rows * t // threads, rows * (t + 1) // threads):
-            N = neighbors[i]
-            v[i] = phi_bar[i]
+            _second_solve(
+                i, features, y, neighbors, factors, phi, phi_bar, y_bar, d_bar, L, s_tilde, s, v
+            )
             for j in range(m):
-                if N[j] >= 0:
-                    s_tilde[j] = -_dot(features[N[j]], phi_bar[i], rank) - y[N[j]] * y_bar[i]
-                else:
-                    s_tilde[j] = 0.0
-            _solve(factors[i], s_tilde, m)
-            _solve_transposed(factors[i], s_tilde, m)
-            s[i] = s_tilde[:m]
-            for j in range(m):
-                if N[j] >= 0:
-                    _add_multiple(v[i], -s_tilde[j], features[N[j]])
-            _add_multiple(v[i], -2 * d_bar[i], phi[i])
-            a_tilde[:m] = a[i]
-            a_tilde[m] = -1.0
-            _gather_scales(scales, N, i, start, z)
-            d_row[:] = 0.0
-            for j in range(m + 1):
-                if j < m and N[j] < 0:
-                    c_bar[j] = 0.0
-                    continue
-                for p in range(m + 1):
-                    T[p] = d_bar[i] * a_tilde[j] * a_tilde[p]
-                    T[p] -= 0.5 * (s_tilde[j] * a_tilde[p] + a_tilde[j] * s_tilde[p])
-                # Not `d_row[j] += ...`: the call itself adds to d_row.
-                by_own = line_pullback(
-                    T, inner[i, j] + sigma_a2, coefficients, z[0, j], z[1, j], z[2, j],
-                    z[0], z[1], z[2], c_bar[j], d_row, sums[t, :5],
-                )  # fmt: skip
-                d_row[j] += by_own
-                sums[t, 5] += _dot(c_bar[j], inner[i, j], m + 1)
-                sums[t, 6] += c_bar[j].sum()
-                sums[t, 7] += T[j]
-            for j in range(m + 1):
-                sums[t, 5] += d_row[j] * inner[i, j, j]
-                sums[t, 6] += d_row[j]
+                a_tilde[j] = a[i, j]
+            for p in range(packed):
+                c[p] = covariances[i, p]
+            _cotangent(d_bar[i], a_tilde, s_tilde, T)
+            _gather_pairs(scales, neighbors, i, start + i, single, pair)
+            line_pullback(T, c, coefficients, scale, tanh, sigmoid, c_bar, slopes, own)
+            _spread(slopes, c_bar, single, d_row, square)
+            _add_sums(c_bar, c, d_row, single, a_tilde, s_tilde, d_bar[i], sigma_a2, own)
             if by_input:
-                _gather(points, N, i, start, x)
-                np.dot(c_bar, x, x_bar)
+                _gather(points, neighbors, i, start + i, x)
+                np.dot(square, x, x_bar)
                 for j in range(m + 1):
                     for p in range(n_inputs):
-                        inputs[t, p] += x[j, p] * (x_bar[j, p] + d_row[j] * x[j, p])
+                        by_x[p] += x[j, p] * (x_bar[j, p] + d_row[j] * x[j, p])
+        sums[t] = own
+        inputs[t] = by_x
     return s, v, sums, inputs
+
+
+@njit(fastmath=ORDER_FREE, error_model="numpy")
+def _scatter_columns(neighbors, start, a, s, phi, v, target, lo, hi):
+    rows, m = neighbors.shape
+    for i in range(rows):
+        for p in range(lo, hi):
+            target[start + i, p] += v[i, p]
+        for j in range(m):
+            row = neighbors[i, j]
+            if row >= 0:
+                for p in range(lo, hi):
+                    target[row, p] -= a[i, j] * v[i, p] + s[i, j] * phi[i, p]
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def scatter(neighbors, start, a, s, phi, v, target, threads):
     """target_i += v_i,  target_N -= a v_i' + s phi~_i'; threads own columns, so no two collide."""
-    rows, m = neighbors.shape
     rank = target.shape[1]
     for t in prange(threads):
-        lo, hi = rank * t // threads, rank * (t + 1) // threads
-        for i in range(rows):
-            _add_multiple(target[start + i, lo:hi], 1.0, v[i, lo:hi])
-            for j in range(m):
-                if neighbors[i, j] >= 0:
-                    row = target[neighbors[i, j], lo:hi]
-                    _add_multiple(row, -a[i, j], v[i, lo:hi])
-                    _add_multiple(row, -s[i, j], phi[i, lo:hi])
-
-
+        _scatter_columns(
+            neighbors, start, a, s, phi, v, target, rank * t // threads, rank * (t + 1) // threads
+        )

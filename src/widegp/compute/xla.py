@@ -35,6 +35,12 @@ class XlaBackend:
             return right
         return jsl.solve_triangular(lower, right, lower=True, trans=1 if transposed else 0)
 
+    def matmul(self, left: Array, right: Array) -> Array:
+        return jnp.matmul(left, right, precision="highest")
+
+    def inner(self, left: Array, right: Array) -> Array:
+        return jnp.matmul(left.T, right, precision="highest")
+
     def cross(self, kernel: Kernel, X: Array, Z: Array) -> Array:
         return _cross(kernel, X, Z)
 

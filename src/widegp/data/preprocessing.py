@@ -118,7 +118,7 @@ class TargetScaler:
 
     def transform(self, y: ArrayLike) -> np.ndarray:
         """(y - mean) / sd, elementwise."""
-        return _subtract_divide(np.asarray(y, float), np.float64(self.mean), np.float64(self.sd))
+        return _subtract_divide(np.asarray(y, float), np.array(self.mean), np.array(self.sd))
 
     def inverse_mean(self, mean: ArrayLike) -> np.ndarray:
         """mean + sd m for locations m (predictive means, quantiles), elementwise."""

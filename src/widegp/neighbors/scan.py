@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import get_num_threads, njit
+
+from widegp.neighbors.threads import in_threads
 
 QUERY_BLOCK = 64
 """Queries that share one copied tile: enough that the copy costs nothing beside the distances."""
+_THREADED_WORK = 10_000_000
 
 
 def as_points(points: np.ndarray) -> np.ndarray:
@@ -51,9 +54,24 @@ def scan(
         return found
     if seeds is None:
         seeds = np.empty((len(queries), 0), np.int32)
-    width = int(np.clip(32_768 // max(reference.shape[1], 1), 16, 512))  # a tile of at most 256 KB: stays in L2
-    _scan_blocks(reference, queries, first, last, seeds.astype(np.int32, copy=False), width, found)
+    # A tile of at most 256 KB stays in the second-level cache.
+    width = int(np.clip(32_768 // max(reference.shape[1], 1), 16, 512))
+    seeds = seeds.astype(np.int32, copy=False)
+
+    def part(rows: slice) -> None:
+        _scan_part(reference, queries[rows], first[rows], last[rows], seeds[rows], width, found[rows])
+
+    in_threads(part, _parts(reference, first, last, seeds))
     return found
+
+
+def _parts(reference: np.ndarray, first: np.ndarray, last: np.ndarray, seeds: np.ndarray) -> list[slice]:
+    """Slices of queries for the threads; last ones first, which take longest in a search of earlier rows."""
+    n_queries = len(first)
+    work = (np.maximum(last - first, 0).sum() + seeds.size) * max(reference.shape[1], 1)
+    n_parts = 16 * get_num_threads() if work > _THREADED_WORK else 1
+    size = -(-n_queries // (n_parts * QUERY_BLOCK)) * QUERY_BLOCK
+    return [slice(start, start + size) for start in range(0, n_queries, size)][::-1]
 
 
 @njit(cache=True, error_model="numpy")
@@ -78,7 +96,7 @@ def _sift_down(dist, row, size, start):
 
 @njit(cache=True, error_model="numpy")
 def _offer(dist, row, d, j):
-    """Replace the worst kept candidate by (d, j) if that is better; an empty place has d = inf, row = last."""
+    """Replace the worst candidate kept by (d, j) if that is better; an empty place is worse than any."""
     if d < dist[0] or (d == dist[0] and j < row[0]):
         dist[0], row[0] = d, j
         _sift_down(dist, row, len(dist), 0)
@@ -94,7 +112,7 @@ def _sort_heap(dist, row):
 
 @njit(cache=True, error_model="numpy")
 def tile_distances(query, tile, size, out):
-    """out[t] = sum_k (query[k] - tile[k, t])^2, columns in order; four at a time saves traffic through out."""
+    """out[t] = sum_k (query[k] - tile[k, t])^2, columns in order; four at a time, to touch out less."""
     n_columns = len(query)
     for t in range(size):
         out[t] = 0
@@ -134,6 +152,13 @@ def _take_seeds(reference, query, seeds, tile, buffer, dist, row):
             size += 1
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def _scan_part(reference, queries, first, last, seeds, width, found):
+    for lo in range(0, len(queries), QUERY_BLOCK):
+        part = slice(lo, min(lo + QUERY_BLOCK, len(queries)))
+        _scan_block(reference, queries[part], first[part], last[part], seeds[part], width, found[part])
+
+
 @njit(cache=True, error_model="numpy")
 def _scan_block(reference, queries, first, last, seeds, width, found):
     """One block of queries against tiles of the reference; heaps live here, one per query."""
@@ -158,7 +183,7 @@ def _scan_block(reference, queries, first, last, seeds, width, found):
             tile_distances(queries[q], tile, high, buffer)
             bound = dist[q, 0]
             for t in range(low, high):
-                # Rows come in increasing order, so a tie with a scanned row loses; only a seed can tie and lose.
+                # Ties reach the heap because a seed, unlike a scanned row, may have the larger index.
                 if buffer[t] <= bound:
                     _offer(dist[q], row[q], buffer[t], start + t)
                     bound = dist[q, 0]
@@ -166,18 +191,3 @@ def _scan_block(reference, queries, first, last, seeds, width, found):
         _sort_heap(dist[q], row[q])
         for c in range(count):
             found[q, c] = row[q, c] if row[q, c] != nothing else -1
-
-
-@njit(cache=True, parallel=True, error_model="numpy")
-def _scan_blocks(reference, queries, first, last, seeds, width, found):
-    n_queries = len(queries)
-    n_blocks = (n_queries + QUERY_BLOCK - 1) // QUERY_BLOCK
-    # Later blocks of an earlier-rows search see more rows: pairing first with last evens out the threads' work.
-    for pair in prange((n_blocks + 1) // 2):
-        for end in range(2):
-            block = np.int64(pair) if end == 0 else n_blocks - 1 - np.int64(pair)
-            if end == 1 and block == np.int64(pair):
-                continue
-            lo = block * QUERY_BLOCK
-            hi = min(lo + QUERY_BLOCK, n_queries)
-            _scan_block(reference, queries[lo:hi], first[lo:hi], last[lo:hi], seeds[lo:hi], width, found[lo:hi])

@@ -1,0 +1,129 @@
+"""From dials and rows to a likelihood: orders rows, places anchors, finds neighbours, cuts blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from widegp.anchors import choose_anchors
+from widegp.approximations.dense import Dense
+from widegp.approximations.family import Family
+from widegp.approximations.nystrom import Nystrom
+from widegp.compute.backend import Backend
+from widegp.engines.blocks import BlockedRows
+from widegp.engines.local import LocalEngine
+from widegp.kernels.base import Kernel
+from widegp.neighbors import conditioning_order, nearest_earlier
+from widegp.neighbors.metric import embed
+
+NAMES = ("exact", "subset", "nystrom", "dtc", "vfe", "fitc", "vecchia", "full-scale")
+WITH_NEIGHBORS = ("vecchia", "full-scale")
+NEEDS_ROWS = ("subset", "nystrom")
+BLOCK_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class Dials:
+    """Which approximation, and how much of it."""
+
+    name: str
+    rank: int
+    neighbors: int
+    anchors: str
+    ordering: str
+    block_rows: int | None
+
+
+@dataclass
+class Builder:
+    """Builds likelihoods of X (n, I) under changing kernels.
+
+    ``order`` (n,) is the order in which rows condition on each other; the target must be given to the
+    likelihood as y[order]. Anchors and neighbours are found in the metric of the kernel passed to `build`.
+    """
+
+    X: np.ndarray
+    dials: Dials
+    backend: Backend
+    seed: int
+    order: np.ndarray = field(init=False)
+    Z: np.ndarray = field(init=False)
+    neighbors: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.dials.name in WITH_NEIGHBORS:
+            self.order = conditioning_order(self.X, self.dials.ordering, np.random.default_rng(self.seed))
+        else:
+            self.order = np.arange(len(self.X))
+        self.Z = self.X[:0]
+        self.neighbors = np.zeros((len(self.X), 0), np.int32)
+
+    def build(self, kernel: Kernel) -> Any:
+        """A likelihood whose anchors and neighbours suit ``kernel``."""
+        name, rows = self.dials.name, self.X[self.order]
+        if name == "exact":
+            return Dense(rows, self.backend)
+        if name in NEEDS_ROWS:
+            return self._on_rows(kernel)
+        if name != "vecchia":
+            self.Z = self._anchors(kernel).points
+        if name in WITH_NEIGHBORS:
+            count = min(self.dials.neighbors, len(rows) - 1)
+            self.neighbors = nearest_earlier(embed(kernel, rows), count)
+        blocks = BlockedRows.cut(
+            rows, np.zeros(len(rows)), self.neighbors, self.block_rows(), self.backend.pads
+        )
+        return Family(name, blocks, self.Z, self.backend, LocalEngine())
+
+    def changed(self, kernel: Kernel) -> float:
+        """Share of neighbours that a search under ``kernel`` would replace, on a sample of rows."""
+        rows = self.X[self.order]
+        m = self.neighbors.shape[1]
+        late = np.arange(len(rows))[m + 1 :]
+        if m == 0 or len(late) == 0:
+            return 0.0
+        sample = late[:: max(1, len(late) // 200)]
+        points = embed(kernel, rows)
+        kept = 0
+        for i in sample:
+            near = np.argpartition(((points[:i] - points[i]) ** 2).sum(1), m - 1)[:m]
+            kept += len(np.intersect1d(near, self.neighbors[i]))
+        return 1.0 - kept / (m * len(sample))
+
+    def block_rows(self) -> int:
+        """Rows whose features and cotangents fit BLOCK_BYTES, or what the user asked for."""
+        if self.dials.block_rows is not None:
+            return self.dials.block_rows
+        width = self.dials.rank + self.X.shape[1]
+        if self.backend.pads:
+            width *= 1 + self.dials.neighbors * (self.dials.name in WITH_NEIGHBORS)
+        return int(max(256, BLOCK_BYTES // (32 * width)))
+
+    def _anchors(self, kernel: Kernel) -> Any:
+        """Anchors in the kernel's own metric: inputs that the kernel ignores should not place them."""
+        dials = self.dials
+        weights = np.sqrt(np.asarray(kernel.sigma_u2, float))
+        weights = weights / weights.max() if weights.ndim else np.ones(1)
+        # A weight of zero could not be undone; inputs below a thousandth are as good as ignored.
+        weights = np.maximum(weights, 1e-3)
+        chosen = choose_anchors(
+            self.X * weights, dials.rank, dials.anchors, np.random.default_rng(self.seed),
+            must_be_rows=dials.name in NEEDS_ROWS,
+            kernel=lambda A, B: np.asarray(kernel(A / weights, B / weights)),
+            kernel_diag=lambda A: np.asarray(kernel.diag(A / weights)),
+        )  # fmt: skip
+        return chosen._replace(points=chosen.points / weights)
+
+    def _on_rows(self, kernel: Kernel) -> Any:
+        kept = self._anchors(kernel).rows
+        rest = np.setdiff1d(np.arange(len(self.X)), kept)
+        if self.dials.name == "subset":
+            return Dense(self.X[kept], self.backend, kept)
+        if len(rest) == 0:
+            return Dense(self.X[kept], self.backend, kept)
+        blocks = BlockedRows.cut(
+            self.X[rest], np.zeros(len(rest)), np.zeros((len(rest), 0), np.int32), self.block_rows(), self.backend.pads
+        )
+        return Nystrom(blocks, kept, rest, self.X[kept], self.backend, LocalEngine())

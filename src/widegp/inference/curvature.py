@@ -1,0 +1,63 @@
+"""Standard errors at the MAP, and the directions that the data leave open."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from widegp.inference.fit import Fitted
+from widegp.inference.parameters import slope
+from widegp.inference.result import Direction, Reason
+
+STEP = 1e-3
+# Posterior sd of an unconstrained direction above which prior, not data, decided it.
+OPEN_SD = 0.5
+
+
+def describe(fitted: Fitted) -> tuple[dict[str, float], tuple[Direction, ...]]:
+    """Laplace: H = d^2 L / dz^2 by differences of the gradient, covariance H^-1.
+
+    A vector of variances (ARD) enters by its common scale, so the cost is two gradients per parameter name.
+    Returns standard errors of the parameters themselves, and the open directions of z.
+    """
+    objective, z = fitted.objective, fitted.optimum.z
+    if fitted.optimum.reason is Reason.FAILED or z.size == 0:
+        return {}, ()
+    names, basis = _directions(fitted)
+    H = np.empty((len(names), len(names)))
+    for j, direction in enumerate(basis):
+        _, up, wrong_up = objective(z + STEP * direction)
+        _, down, wrong_down = objective(z - STEP * direction)
+        if wrong_up or wrong_down:
+            return {}, ()
+        H[j] = basis @ (up - down) / (2 * STEP)
+    values, vectors = np.linalg.eigh((H + H.T) / 2)
+    sds = 1 / np.sqrt(np.maximum(values, 1e-4))
+    covariance = (vectors * sds**2) @ vectors.T
+    open_ones = tuple(
+        Direction(dict(zip(names, vectors[:, k].tolist(), strict=True)), float(sds[k]))
+        for k in range(len(values))
+        if sds[k] > OPEN_SD
+    )
+    parts = objective.space.split(z)
+    errors = {
+        name: float(np.sqrt(covariance[j, j]) * np.mean(np.abs(slope(name.split("[")[0], parts[name.split("[")[0]]))))
+        for j, name in enumerate(names)
+    }
+    return errors, open_ones
+
+
+def _directions(fitted: Fitted) -> tuple[list[str], np.ndarray]:
+    """One direction of z per parameter name; psi keeps its own entries."""
+    names: list[str] = []
+    rows: list[np.ndarray] = []
+    labels = fitted.objective.space.labels()
+    for name, shape in fitted.objective.space.shapes.items():
+        members = np.array([label.split("[")[0] == name for label in labels])
+        if name == "psi":
+            for j in np.flatnonzero(members):
+                names.append(labels[j])
+                rows.append(np.eye(len(labels))[j])
+        else:
+            names.append(name)
+            rows.append(members.astype(float) / (1.0 if shape == () else np.sqrt(members.sum())))
+    return names, np.array(rows)

@@ -1,0 +1,161 @@
+"""The MAP fit: a start from few rows, then rounds of optimisation between neighbour searches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from widegp.approximations.build import WITH_NEIGHBORS, Builder
+from widegp.approximations.dense import Dense
+from widegp.inference.objective import MapObjective, start_values
+from widegp.inference.optimizers import adam, lbfgs
+from widegp.inference.parameters import ParameterSpace, Values
+from widegp.inference.priors import Prior
+from widegp.inference.result import Optimum, Reason
+from widegp.kernels.base import Kernel
+from widegp.warps import Warp
+
+# Rows of the exact likelihood that chooses among the starts.
+START_ROWS = 700
+# Neighbours are found again when more than this share of them would change; at most ROUNDS searches.
+STALE = 0.08
+ROUNDS = 4
+FIRST_ROUND_ITERATIONS = 15
+
+
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """``rate`` and ``noise_rate`` are Adam's; ``max_iter`` counts L-BFGS iterations or Adam steps."""
+
+    name: str
+    max_iter: int
+    rate: float = 1e-3
+    noise_rate: float = 1e-3
+    seconds: float | None = None
+    explore: bool = True
+
+
+@dataclass
+class Fitted:
+    """Where the fit ended, and the likelihood it ended with."""
+
+    values: Values
+    objective: MapObjective
+    optimum: Optimum
+    rounds: int
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def fit_map(
+    builder: Builder,
+    kernel: Kernel,
+    start: Values,
+    y: np.ndarray,
+    warp: Warp,
+    priors: dict[str, Prior],
+    settings: OptimizerSettings,
+    report: Callable[[str, int, float, Values], None] | None = None,
+) -> Fitted:
+    """Minimise eq. (map_loss_body) from ``start``; y (n,) in the order of the table."""
+    clock = time.perf_counter()
+    deadline = None if settings.seconds is None else clock + settings.seconds
+    psi_bounds = tuple(warp.bounds) if "psi" in start else ()
+    space = ParameterSpace.of(start, psi_bounds)
+    seconds: dict[str, float] = {}
+    if settings.explore and settings.name == "lbfgs":
+        start = explore(builder, kernel, start, y, warp, priors, space)
+        seconds["start"] = time.perf_counter() - clock
+    values, done, path, evaluations = start, 0, [], 0
+    rounds = 0
+    while True:
+        rounds += 1
+        tick = time.perf_counter()
+        objective = _objective(builder, kernel, values, y[builder.order], warp, priors, space)
+        seconds["search"] = seconds.get("search", 0.0) + time.perf_counter() - tick
+        limit = settings.max_iter - done
+        if rounds == 1 and _refreshes(builder, values) and settings.name == "lbfgs":
+            limit = min(limit, FIRST_ROUND_ITERATIONS)
+        optimum = _optimise(objective, values, limit, settings, deadline, report)
+        values = space.unpack(optimum.z)
+        done += optimum.n_iter
+        path += optimum.path
+        evaluations += optimum.n_evaluations
+        if not _another_round(builder, objective.at(values), optimum, rounds, done, settings):
+            break
+    seconds["optimise"] = time.perf_counter() - clock - sum(seconds.values())
+    whole = replace(optimum, path=tuple(path), n_evaluations=evaluations)
+    return Fitted(values, objective, whole, rounds, seconds)
+
+
+def _objective(
+    builder: Builder, kernel: Kernel, values: Values, y: np.ndarray, warp: Warp, priors: dict[str, Prior],
+    space: ParameterSpace,
+) -> MapObjective:  # fmt: skip
+    template = MapObjective(None, kernel, y, warp, priors, space)  # type: ignore[arg-type]
+    return replace(template, approximation=builder.build(template.at(values)))
+
+
+def _refreshes(builder: Builder, values: Values) -> bool:
+    return builder.dials.name in WITH_NEIGHBORS and values["sigma_u2"].ndim > 0
+
+
+def _another_round(
+    builder: Builder, kernel: Kernel, optimum: Optimum, rounds: int, done: int, settings: OptimizerSettings
+) -> bool:
+    """Continue while the metric has moved away from the neighbours, or the first round was cut short."""
+    if settings.name != "lbfgs" or rounds >= ROUNDS or done >= settings.max_iter:
+        return False
+    if optimum.reason in (Reason.BUDGET, Reason.FAILED, Reason.FIXED):
+        return False
+    return optimum.reason is Reason.MAX_ITER or builder.changed(kernel) > STALE
+
+
+def _optimise(
+    objective: MapObjective, values: Values, limit: int, settings: OptimizerSettings,
+    deadline: float | None, report: Callable[..., None] | None,
+) -> Optimum:  # fmt: skip
+    space = objective.space
+    n_rows = objective.approximation.n_rows
+
+    def progress(iteration: int, value: float, z: np.ndarray) -> None:
+        if report:
+            report("fit", iteration, value, space.unpack(z))
+
+    if settings.name == "lbfgs":
+        return lbfgs(objective, space.pack(values), space.bounds(), n_rows, limit, deadline, progress)
+    rates = np.array([settings.noise_rate if n == "sigma_eps2" else settings.rate for n in space.labels()])
+    return adam(objective, space.pack(values), space.bounds(), n_rows, limit, rates, deadline, progress)
+
+
+def explore(
+    builder: Builder, kernel: Kernel, start: Values, y: np.ndarray, warp: Warp, priors: dict[str, Prior],
+    space: ParameterSpace,
+) -> Values:  # fmt: skip
+    """The best of several short fits on few rows with the exact likelihood.
+
+    From one start a fit can collapse to the mean predictor, with all variance put down to noise. The
+    starts differ in how fast the function varies (sigma_u2) and in how much of it is noise.
+    """
+    n = len(y)
+    rows = np.random.default_rng(builder.seed).permutation(n)[: min(n, START_ROWS)]
+    shared = {k: v for k, v in start.items() if k != "sigma_u2"}
+    scalar = {k: (np.asarray(v.mean()) if k == "sigma_u2" else v) for k, v in start.items()}
+    small = ParameterSpace.of(scalar, space.psi_bounds)
+    objective = MapObjective(Dense(builder.X[rows], builder.backend), kernel, y[rows], warp, priors, small)
+    best: tuple[float, Any] = (np.inf, None)
+    for factor, noise in ((1.0, 1.0), (8.0, 0.25), (0.1, 4.0)):
+        trial = {**scalar, "sigma_u2": scalar["sigma_u2"] * factor, "sigma_eps2": shared["sigma_eps2"] * noise}
+        out = lbfgs(objective, small.pack(trial), small.bounds(), len(rows), 25)
+        if out.value < best[0]:
+            best = (out.value, out.z)
+    if best[1] is None:
+        return start
+    found = small.unpack(best[1])
+    return {**found, "sigma_u2": np.broadcast_to(found["sigma_u2"], start["sigma_u2"].shape).copy()}
+
+
+__all__ = ["Fitted", "OptimizerSettings", "explore", "fit_map", "start_values"]

@@ -1,0 +1,64 @@
+"""The MAP loss of eq. (map_loss_body) as a function of one unconstrained vector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from widegp.approximations.evaluation import Approximation
+from widegp.inference.parameters import ParameterSpace, Values
+from widegp.inference.priors import Prior, penalty
+from widegp.kernels.base import Kernel
+from widegp.warps import Warp, standardised
+
+
+@dataclass
+class MapObjective:
+    """L(theta) = -log p(y | X, theta) - log p(theta), theta = (kernel, sigma_eps2, psi).
+
+    y (n,) is the standardised target in the approximation's own order of rows. With a warp the
+    likelihood is that of z = g(y; psi) times the Jacobian dz/dy, so warps can be compared.
+    """
+
+    approximation: Approximation
+    kernel: Kernel
+    y: np.ndarray
+    warp: Warp
+    priors: dict[str, Prior]
+    space: ParameterSpace
+    jitter: float = 0.0
+
+    def __call__(self, z: np.ndarray) -> tuple[float, np.ndarray, str | None]:
+        values = self.space.unpack(z)
+        target, dy, log_jacobian, d_log_jacobian = self.target(values)
+        out = self.approximation.evaluate(self.at(values), float(values["sigma_eps2"]), target, dy)
+        if out.problem is not None:
+            return np.inf, np.zeros_like(z), out.problem
+        self.jitter = max(self.jitter, out.jitter)
+        prior, prior_slopes = penalty(self.priors, values)
+        gradient = {name: out.gradient[name] + prior_slopes[name] for name in values}
+        if "psi" in gradient:
+            gradient["psi"] = gradient["psi"] - d_log_jacobian
+        return out.value - log_jacobian + prior, self.space.pull_back(z, gradient), None
+
+    def at(self, values: Values) -> Kernel:
+        """The kernel with the given parameters."""
+        moved = {name: values[name] for name in self.kernel.parameters() if name in values}
+        return self.kernel.replace(**{k: float(v) if np.ndim(v) == 0 else v for k, v in moved.items()})
+
+    def target(self, values: Values) -> tuple[np.ndarray, np.ndarray | None, float, np.ndarray]:
+        """Warped target (n,), its derivatives by psi (n, k), sum log dz/dy and its derivatives (k,)."""
+        psi = values.get("psi", np.zeros(0))
+        terms, _, _ = standardised(self.warp, self.y, psi)
+        dy = terms.d_value if psi.size else None
+        return terms.value, dy, float(terms.log_jacobian.sum()), terms.d_log_jacobian.sum(0)
+
+
+def start_values(kernel: Kernel, noise: float, psi: np.ndarray, ard_inputs: int | None) -> Values:
+    """Where a fit begins, in the order sigma_*, alpha, w, sigma_eps2, psi."""
+    values = {name: np.asarray(value, float) for name, value in kernel.parameters().items()}
+    if ard_inputs is not None and values["sigma_u2"].ndim == 0:
+        values["sigma_u2"] = np.full(ard_inputs, float(values["sigma_u2"]))
+    values["sigma_eps2"] = np.asarray(noise, float)
+    return values | ({"psi": psi} if psi.size else {})

@@ -1,0 +1,218 @@
+"""From a posterior to means, variances and joint draws at new rows, streamed over blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from widegp.approximations.dense import DensePosterior
+from widegp.approximations.family import FamilyPosterior
+from widegp.approximations.nystrom import NystromPosterior
+from widegp.approximations.sums import RULES
+from widegp.compute.backend import Backend, Block, choose_backend
+from widegp.kernels.base import Kernel
+from widegp.neighbors import NeighborIndex
+from widegp.neighbors.metric import embed
+
+PREDICT_BYTES = 128 * 2**20
+
+
+class Predictor(Protocol):
+    """Mean and variance of y (noise included) at new rows, and joint draws of y."""
+
+    noise: float
+
+    def predict(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
+
+    def sample(self, X: np.ndarray, n_samples: int, rng: np.random.Generator) -> np.ndarray: ...
+
+
+@dataclass
+class TrainingRows:
+    """The rows that predictions condition on, X (n, I) and y (n,), with an index built once."""
+
+    X: np.ndarray
+    y: np.ndarray
+    kernel: Kernel
+    count: int
+    _index: NeighborIndex | None = field(default=None, repr=False)
+
+    def nearest(self, X: np.ndarray) -> np.ndarray:
+        """The ``count`` training rows that each row of X correlates with most, (q, count)."""
+        if self._index is None:
+            self._index = NeighborIndex(embed(self.kernel, self.X))
+        return self._index.query(embed(self.kernel, X), min(self.count, len(self.X)))
+
+
+def make_predictor(posterior: Any, rows: TrainingRows | None, backend: str = "auto") -> Predictor:
+    """The predictor of a posterior; ``rows`` where it conditions on neighbours."""
+    chosen = choose_backend(posterior.kernel, backend)
+    if isinstance(posterior, DensePosterior):
+        return DensePredictor(posterior, chosen)
+    if isinstance(posterior, NystromPosterior):
+        return NystromPredictor(posterior, chosen)
+    return FamilyPredictor(posterior, chosen, rows)
+
+
+@dataclass
+class DensePredictor:
+    """mu = k*'alpha, sigma^2 = k** - |L^-1 k*|^2 + noise, eq. (gp_pred_mom_pt)."""
+
+    posterior: DensePosterior
+    backend: Backend
+
+    @property
+    def noise(self) -> float:
+        return self.posterior.noise
+
+    def predict(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return _stream(X, self._predict, 24 * len(self.posterior.X))
+
+    def _cross(self, X: np.ndarray) -> tuple[Any, Any]:
+        K = self.backend.cross(self.posterior.kernel, X, self.posterior.X)
+        return K, self.backend.solve_lower(self.posterior.L, K.T)
+
+    def _predict(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        with self.backend.scope():
+            K, half = self._cross(X)
+            prior = self.backend.diagonal(self.posterior.kernel, X)
+            latent = np.asarray(prior - (half * half).sum(0))
+            return np.asarray(K @ self.posterior.alpha), np.maximum(latent, 0.0) + self.noise
+
+    def sample(self, X: np.ndarray, n_samples: int, rng: np.random.Generator) -> np.ndarray:
+        with self.backend.scope():
+            K, half = self._cross(X)
+            prior = self.backend.cross(self.posterior.kernel, X, X)
+            covariance = np.asarray(prior - half.T @ half) + self.noise * np.eye(len(X))
+            mean = np.asarray(K @ self.posterior.alpha)
+        return mean[:, None] + np.linalg.cholesky(covariance) @ rng.normal(size=(len(X), n_samples))
+
+
+@dataclass
+class NystromPredictor:
+    """mu = b*'g, sigma^2 = k** - |b*|^2 + noise, b* = W'k(Z, x*): eq. (gp_pred_mom_pt) for the literal Nystrom."""
+
+    posterior: NystromPosterior
+    backend: Backend
+
+    @property
+    def noise(self) -> float:
+        return self.posterior.noise
+
+    def predict(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return _stream(X, self._predict, 24 * len(self.posterior.Z))
+
+    def _features(self, X: np.ndarray) -> np.ndarray:
+        return np.asarray(self.backend.cross(self.posterior.kernel, X, self.posterior.Z) @ self.posterior.W)
+
+    def _predict(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        with self.backend.scope():
+            b = self._features(X)
+            latent = np.asarray(self.backend.diagonal(self.posterior.kernel, X)) - (b * b).sum(1)
+        return b @ self.posterior.beta, np.maximum(latent, 0.0) + self.noise
+
+    def sample(self, X: np.ndarray, n_samples: int, rng: np.random.Generator) -> np.ndarray:
+        with self.backend.scope():
+            b = self._features(X)
+            covariance = np.asarray(self.backend.cross(self.posterior.kernel, X, X)) - b @ b.T
+        covariance = covariance + self.noise * np.eye(len(X))
+        return (b @ self.posterior.beta)[:, None] + np.linalg.cholesky(covariance) @ rng.normal(
+            size=(len(X), n_samples)
+        )
+
+
+@dataclass
+class FamilyPredictor:
+    """mu = a*'y_N + phi~*'beta, sigma^2 = d* + phi~*'B^-1 phi~*; without neighbours a* = 0."""
+
+    posterior: FamilyPosterior
+    backend: Backend
+    rows: TrainingRows | None
+
+    @property
+    def noise(self) -> float:
+        return self.posterior.noise
+
+    def predict(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        count = 0 if self.rows is None else self.rows.count
+        per_row = 8 * (4 * len(self.posterior.Z) + (count + 1) * (X.shape[1] + len(self.posterior.Z)))
+        return _stream(X, self._predict, per_row)
+
+    def _block(self, X: np.ndarray) -> Block:
+        """New rows, then the training rows that they condition on; the new y are unknown, written as 0."""
+        if self.rows is None:
+            n = len(X)
+            return Block(X, np.zeros(n), np.zeros((n, 0), np.int32), np.ones(n), np.zeros((n, 0)))
+        near = self.rows.nearest(X)
+        halo, local = np.unique(near, return_inverse=True)
+        local = local.reshape(near.shape).astype(np.int32) + np.int32(len(X))
+        y = np.concatenate([np.zeros(len(X)), self.rows.y[halo]])
+        points = np.concatenate([X, self.rows.X[halo]])
+        return Block(points, y, local, np.ones(len(X)), np.zeros((len(points), 0)))
+
+    def _predict(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        p = self.posterior
+        with self.backend.scope():
+            block = self._block(X)
+            phi = self.backend.cross(p.kernel, block.X, p.Z) @ p.W
+            if not RULES[p.name].residual:
+                mean, d = phi @ p.beta, np.full(len(X), self.noise)
+            else:
+                rows = self.backend.condition(p.kernel, self.noise, block, phi)
+                phi, d = rows.features, np.asarray(rows.d)
+                mean = phi @ p.beta - rows.y
+            half = np.asarray(self.backend.solve_lower(p.L_B, phi.T))
+        return np.asarray(mean), np.maximum(d, self.noise) + (half * half).sum(0)
+
+    def sample(self, X: np.ndarray, n_samples: int, rng: np.random.Generator) -> np.ndarray:
+        """One draw of the feature weights per sample, then each row given its neighbours.
+
+        With neighbours the new rows are drawn one after the other, each given the nearest of the
+        training rows and of the new rows drawn before it, so that close rows move together.
+        """
+        p = self.posterior
+        with self.backend.scope():
+            noise = rng.normal(size=(len(p.beta), n_samples))
+            weights = p.beta[:, None] + np.asarray(self.backend.solve_lower(p.L_B, noise, transposed=True))
+            if self.rows is None:
+                block = self._block(X)
+                phi = np.asarray(self.backend.cross(p.kernel, block.X, p.Z) @ p.W)
+                d = np.full(len(X), self.noise)
+                if RULES[p.name].residual:
+                    d = np.asarray(self.backend.condition(p.kernel, self.noise, block, phi).d)
+                return phi @ weights + np.sqrt(d)[:, None] * rng.normal(size=(len(X), n_samples))
+            return self._sample_in_turn(X, weights, rng)
+
+    def _sample_in_turn(self, X: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        p, rows = self.posterior, self.rows
+        assert rows is not None
+        near = rows.nearest(X)
+        places = embed(p.kernel, X)
+        reach = 2 - 2 * np.einsum("qi,qmi->qm", places, embed(p.kernel, rows.X[near.ravel()]).reshape(*near.shape, -1))
+        phi_new = np.asarray(self.backend.cross(p.kernel, X, p.Z) @ p.W)
+        drawn = np.empty((len(X), weights.shape[1]))
+        for i in range(len(X)):
+            gap = np.concatenate([reach[i], ((places[:i] - places[i]) ** 2).sum(1)])
+            chosen = np.argsort(gap, kind="stable")[: near.shape[1]]
+            old, new = near[i][chosen[chosen < near.shape[1]]], chosen[chosen >= near.shape[1]] - near.shape[1]
+            points = np.concatenate([rows.X[old], X[new], X[i : i + 1]])
+            phi = np.concatenate([np.asarray(self.backend.cross(p.kernel, rows.X[old], p.Z) @ p.W), phi_new[new], phi_new[i : i + 1]])
+            R = np.asarray(self.backend.cross(p.kernel, points, points)) - phi @ phi.T
+            L = np.linalg.cholesky(R + self.noise * np.eye(len(points)))
+            a = np.linalg.solve(L[:-1, :-1].T, L[-1, :-1])
+            earlier = np.concatenate([np.repeat(rows.y[old][:, None], weights.shape[1], 1), drawn[new]])
+            mean = a @ earlier + (phi[-1] - a @ phi[:-1]) @ weights
+            drawn[i] = mean + L[-1, -1] * rng.normal(size=weights.shape[1])
+        return drawn
+
+
+def _stream(X: np.ndarray, predict: Any, bytes_per_row: int) -> tuple[np.ndarray, np.ndarray]:
+    """predict over blocks small enough that their work fits PREDICT_BYTES."""
+    size = max(16, int(PREDICT_BYTES // max(bytes_per_row, 1)))
+    mean, variance = np.empty(len(X)), np.empty(len(X))
+    for start in range(0, len(X), size):
+        rows = slice(start, start + size)
+        mean[rows], variance[rows] = predict(X[rows])
+    return mean, variance
