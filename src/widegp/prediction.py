@@ -169,8 +169,8 @@ class FamilyPredictor:
     def sample(self, X: np.ndarray, n_samples: int, rng: np.random.Generator) -> np.ndarray:
         """One draw of the feature weights per sample, then each row given its neighbours.
 
-        With neighbours the new rows are drawn one after the other, each given the nearest of the
-        training rows and of the new rows drawn before it, so that close rows move together.
+        With neighbours the new rows are drawn one after the other, each given its nearest training rows
+        and the nearest of the new rows drawn before it, so that close rows move together.
         """
         p = self.posterior
         with self.backend.scope():
@@ -188,17 +188,16 @@ class FamilyPredictor:
     def _sample_in_turn(self, X: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         p, rows = self.posterior, self.rows
         assert rows is not None
-        near = rows.nearest(X)
-        places = embed(p.kernel, X)
-        reach = 2 - 2 * np.einsum("qi,qmi->qm", places, embed(p.kernel, rows.X[near.ravel()]).reshape(*near.shape, -1))
+        near, places = rows.nearest(X), embed(p.kernel, X)
         phi_new = np.asarray(self.backend.cross(p.kernel, X, p.Z) @ p.W)
         drawn = np.empty((len(X), weights.shape[1]))
         for i in range(len(X)):
-            gap = np.concatenate([reach[i], ((places[:i] - places[i]) ** 2).sum(1)])
-            chosen = np.argsort(gap, kind="stable")[: near.shape[1]]
-            old, new = near[i][chosen[chosen < near.shape[1]]], chosen[chosen >= near.shape[1]] - near.shape[1]
-            points = np.concatenate([rows.X[old], X[new], X[i : i + 1]])
-            phi = np.concatenate([np.asarray(self.backend.cross(p.kernel, rows.X[old], p.Z) @ p.W), phi_new[new], phi_new[i : i + 1]])
+            old = near[i]
+            new = np.argsort(((places[:i] - places[i]) ** 2).sum(1), kind="stable")[: rows.count]
+            own = slice(i, i + 1)
+            points = np.concatenate([rows.X[old], X[new], X[own]])
+            phi_old = np.asarray(self.backend.cross(p.kernel, rows.X[old], p.Z) @ p.W)
+            phi = np.concatenate([phi_old, phi_new[new], phi_new[own]])
             R = np.asarray(self.backend.cross(p.kernel, points, points)) - phi @ phi.T
             L = np.linalg.cholesky(R + self.noise * np.eye(len(points)))
             a = np.linalg.solve(L[:-1, :-1].T, L[-1, :-1])

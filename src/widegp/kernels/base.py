@@ -54,14 +54,14 @@ class Kernel(ABC):
         if _all_numpy(self, X, Y):
             with jax.enable_x64(True):
                 Y64 = None if Y is None else jnp.asarray(Y, float)
-                return np.asarray(self._matrix(jnp.asarray(X, float), Y64))
+                return np.array(self._matrix(jnp.asarray(X, float), Y64))
         return self._matrix(jnp.asarray(X), None if Y is None else jnp.asarray(Y))
 
     def diag(self, X: Array) -> Array:
         """K(x, x) for every row of X: (n, I) -> (n,)."""
         if _all_numpy(self, X):
             with jax.enable_x64(True):
-                return np.asarray(self._diagonal(jnp.asarray(X, float)))
+                return np.array(self._diagonal(jnp.asarray(X, float)))
         return self._diagonal(jnp.asarray(X))
 
     def _matrix(self, X: Array, Y: Array | None) -> Array:
