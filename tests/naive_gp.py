@@ -61,7 +61,9 @@ def value_and_gradient(function, kernel, noise):
     """Value and {parameter: derivative} of function(kernel, noise), by autodiff in float64."""
     with jax.enable_x64(True):
         kernel64 = jax.tree_util.tree_map(lambda v: jnp.asarray(v, float), kernel)
-        value, (by_kernel, by_noise) = jax.value_and_grad(function, argnums=(0, 1))(kernel64, jnp.float64(noise))
+        value, (by_kernel, by_noise) = jax.value_and_grad(function, argnums=(0, 1))(
+            kernel64, jnp.float64(noise)
+        )
         gradient = {name: np.asarray(getattr(by_kernel, name)) for name in kernel.parameters()}
         return float(value), gradient | {"sigma_eps2": np.asarray(by_noise)}
 

@@ -140,7 +140,9 @@ def test_the_optimum_is_a_minimum_of_the_exact_posterior():
     def loss(params):
         kernel = kernels.Mixed(**{k: v for k, v in params.items() if k != "sigma_eps2"})
         K = np.asarray(kernel(scaled)) + params["sigma_eps2"] * np.eye(len(y))
-        likelihood = 0.5 * (target @ np.linalg.solve(K, target) + np.linalg.slogdet(K)[1] + len(y) * np.log(2 * np.pi))
+        likelihood = 0.5 * (
+            target @ np.linalg.solve(K, target) + np.linalg.slogdet(K)[1] + len(y) * np.log(2 * np.pi)
+        )
         from widegp.inference.priors import default_priors
 
         priors = default_priors(3, False)
@@ -172,9 +174,10 @@ class TestTables:
     def test_pipeline_and_grid_search(self):
         X, y = table(n=60)
         search = GridSearchCV(
-            make_pipeline(PolynomialFeatures(1, include_bias=False), quick(approximation="exact", max_iter=10)),
-            {"widegpregressor__kernel": ["relu", "mixed"]}, cv=2,
-        )  # fmt: skip
+            make_pipeline(PolynomialFeatures(1), quick(approximation="exact", max_iter=10)),
+            {"widegpregressor__kernel": ["relu", "mixed"]},
+            cv=2,
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             search.fit(X, y)

@@ -79,7 +79,7 @@ def choose_anchors(
         return _of_rows(X, _first_distinct(X, np.arange(len(X)), rank, closest))
     if rule == "random":
         return _of_rows(X, _first_distinct(X, rng.permutation(len(X)), rank, closest))
-    if rule == "greedy":
+    if rule == "greedy" and kernel is not None and kernel_diag is not None:
         rows = _sample(len(X), SAMPLE_ROWS, rng)
         picked = rows[_pivots(X[rows].astype(np.float64), rank, kernel, kernel_diag)]
         return _of_rows(X, _first_distinct(X, picked, rank, closest))

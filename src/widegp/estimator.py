@@ -121,7 +121,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
 
     @classmethod
     def paper_protocol(cls, noise_start: float | None = None, **changes: Any) -> Self:
-        """The paper's training: inputs to [-0.5, 0.5], 50 Adam steps of 1e-3 from sigma^2 = 1, alpha = w = 0.5.
+        """The paper's: inputs in [-0.5, 0.5], 50 Adam steps of 1e-3 from sigma^2 = 1, alpha = w = 1/2.
 
         ``noise_start`` replaces the rule eta x mean K(x, x); the published rows on real data need 0.02^2.
         The published test scores are those of ``approximation="subset"``, the default here.
@@ -165,7 +165,9 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         self.converged_, self.n_iter_ = self.result_.converged, self.result_.n_iter
         self.log_posterior_ = -fitted.optimum.value
         if not self.converged_ and self.optimizer == "lbfgs":
-            warnings.warn(f"The fit has not converged: {self.result_.reason}.", ConvergenceWarning, stacklevel=2)
+            warnings.warn(
+                f"The fit has not converged: {self.result_.reason}.", ConvergenceWarning, stacklevel=2
+            )
         return self
 
     def _start(self, rows: np.ndarray) -> tuple[Kernel, dict[str, np.ndarray]]:
@@ -178,7 +180,9 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
             kernel = kernel.replace(sigma_u2=1.0 / n_inputs)
         unknown = set(given) - set(kernel.parameters()) - {"sigma_eps2"}
         if unknown:
-            raise ValueError(f"start names {sorted(unknown)}; {type(kernel).__name__} has {', '.join(kernel.parameters())}.")
+            raise ValueError(
+                f"start names {sorted(unknown)}, but {type(kernel).__name__} has {[*kernel.parameters()]}."
+            )
         kernel = kernel.replace(**{k: v for k, v in given.items() if k != "sigma_eps2"})
         mean = float(np.mean(np.asarray(kernel.diag(rows[: 10 * 1000]))))
         noise = float(given.get("sigma_eps2", self.noise_fraction * mean))
@@ -208,13 +212,15 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         self.kernel_ = objective.at(values)
         self.params_ = {k: float(v) if np.ndim(v) == 0 else v for k, v in values.items() if k != "psi"}
         self.approximation_ = builder.dials.name
-        noise = self.params_["sigma_eps2"]
+        noise = float(values["sigma_eps2"])
         warped = objective.target(values)[0]
         posterior = objective.approximation.posterior(self.kernel_, noise, warped)
         rows = None
         if builder.dials.name in WITH_NEIGHBORS:
             kept = builder.X[builder.order]
-            rows = TrainingRows(kept, warped, self.kernel_, max(self.predict_neighbors, builder.dials.neighbors))
+            rows = TrainingRows(
+                kept, warped, self.kernel_, max(self.predict_neighbors, builder.dials.neighbors)
+            )
         self._posterior, self._rows = posterior, rows
         self._predictor = make_predictor(posterior, rows, builder.backend.name)
         anchors = getattr(posterior, "Z", None)

@@ -22,7 +22,8 @@ PREDICT_BYTES = 128 * 2**20
 class Predictor(Protocol):
     """Mean and variance of y (noise included) at new rows, and joint draws of y."""
 
-    noise: float
+    @property
+    def noise(self) -> float: ...
 
     def predict(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
 
@@ -92,7 +93,7 @@ class DensePredictor:
 
 @dataclass
 class NystromPredictor:
-    """mu = b*'g, sigma^2 = k** - |b*|^2 + noise, b* = W'k(Z, x*): eq. (gp_pred_mom_pt) for the literal Nystrom."""
+    """mu = b*'g, sigma^2 = k** - |b*|^2 + noise, b* = W'k(Z, x*): eq. (gp_pred_mom_pt), literally."""
 
     posterior: NystromPosterior
     backend: Backend

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from widegp.anchors import choose_anchors
+from widegp.anchors import Anchors, choose_anchors
 from widegp.approximations.dense import Dense
 from widegp.approximations.family import Family
 from widegp.approximations.nystrom import Nystrom
@@ -16,7 +16,7 @@ from widegp.engines.blocks import BlockedRows
 from widegp.engines.local import LocalEngine
 from widegp.kernels.base import Kernel
 from widegp.neighbors import conditioning_order, nearest_earlier
-from widegp.neighbors.metric import embed
+from widegp.neighbors.metric import embed, unembed
 
 NAMES = ("exact", "subset", "nystrom", "dtc", "vfe", "fitc", "vecchia", "full-scale")
 WITH_NEIGHBORS = ("vecchia", "full-scale")
@@ -101,29 +101,40 @@ class Builder:
             width *= 1 + self.dials.neighbors * (self.dials.name in WITH_NEIGHBORS)
         return int(max(256, BLOCK_BYTES // (32 * width)))
 
-    def _anchors(self, kernel: Kernel) -> Any:
-        """Anchors in the kernel's own metric: inputs that the kernel ignores should not place them."""
-        dials = self.dials
+    def _anchors(self, kernel: Kernel) -> Anchors:
+        """Anchors by distance: of the inputs, weighted under ARD, or of the kernel's own metric.
+
+        Where anchors are all there is (dtc, vfe), the metric of the kernel gives the better likelihood, since
+        rows far out take no more anchors than others. Beside neighbours, which carry what is near, anchors
+        spread over the inputs do better. The paper's approximations need rows, and get the paper's rule.
+        """
+        dials, rng = self.dials, np.random.default_rng(self.seed)
+        if dials.name in NEEDS_ROWS or dials.anchors == "greedy":
+            return choose_anchors(
+                self.X, dials.rank, dials.anchors, rng, kernel, kernel.diag, must_be_rows=True
+            )
+        if dials.name in ("dtc", "vfe"):
+            chosen = choose_anchors(embed(kernel, self.X), dials.rank, dials.anchors, rng)
+            points = unembed(kernel, chosen.points) if chosen.rows is None else self.X[chosen.rows]
+            return Anchors(points, chosen.rows)
         weights = np.sqrt(np.asarray(kernel.sigma_u2, float))
-        weights = weights / weights.max() if weights.ndim else np.ones(1)
         # A weight of zero could not be undone; inputs below a thousandth are as good as ignored.
-        weights = np.maximum(weights, 1e-3)
-        chosen = choose_anchors(
-            self.X * weights, dials.rank, dials.anchors, np.random.default_rng(self.seed),
-            must_be_rows=dials.name in NEEDS_ROWS,
-            kernel=lambda A, B: np.asarray(kernel(A / weights, B / weights)),
-            kernel_diag=lambda A: np.asarray(kernel.diag(A / weights)),
-        )  # fmt: skip
-        return chosen._replace(points=chosen.points / weights)
+        weights = np.maximum(weights / weights.max(), 1e-3)
+        chosen = choose_anchors(self.X * weights, dials.rank, dials.anchors, rng)
+        return Anchors(chosen.points / weights, chosen.rows)
 
     def _on_rows(self, kernel: Kernel) -> Any:
-        kept = self._anchors(kernel).rows
+        kept = np.asarray(self._anchors(kernel).rows)
         rest = np.setdiff1d(np.arange(len(self.X)), kept)
         if self.dials.name == "subset":
             return Dense(self.X[kept], self.backend, kept)
         if len(rest) == 0:
             return Dense(self.X[kept], self.backend, kept)
         blocks = BlockedRows.cut(
-            self.X[rest], np.zeros(len(rest)), np.zeros((len(rest), 0), np.int32), self.block_rows(), self.backend.pads
+            self.X[rest],
+            np.zeros(len(rest)),
+            np.zeros((len(rest), 0), np.int32),
+            self.block_rows(),
+            self.backend.pads,
         )
         return Nystrom(blocks, kept, rest, self.X[kept], self.backend, LocalEngine())

@@ -30,22 +30,11 @@ def failure(problem: str) -> Evaluation:
     return Evaluation(float("inf"), {}, 0.0, problem)
 
 
-class Posterior(Protocol):
-    """What prediction needs of a fitted approximation, in the units that the rows came in."""
-
-    noise: float
-
-    def predict(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of y at the rows of X, (q, I) -> (q,), (q,)."""
-
-    def sample(self, X: np.ndarray, n_samples: int, rng: np.random.Generator) -> np.ndarray:
-        """Joint draws of y, (q, n_samples)."""
-
-
 class Approximation(Protocol):
     """A likelihood of y for given rows."""
 
-    n_rows: int
+    @property
+    def n_rows(self) -> int: ...
 
     def evaluate(self, kernel: Kernel, noise: float, y: np.ndarray, dy: np.ndarray | None) -> Evaluation: ...
 

@@ -95,7 +95,13 @@ class Family:
             raise ArithmeticError("The anchors' kernel matrix has no Cholesky factor; use fewer anchors.")
         weights = feature_weights(self.backend, weigh(self.rule, model, self.sums(model, rows)))
         return FamilyPosterior(
-            self.name, kernel, noise, self.Z, np.asarray(model.white.W), np.asarray(weights.beta), np.asarray(weights.L_B)
+            self.name,
+            kernel,
+            noise,
+            self.Z,
+            np.asarray(model.white.W),
+            np.asarray(weights.beta),
+            np.asarray(weights.L_B),
         )
 
     def with_neighbors(self, neighbors: np.ndarray) -> Family:

@@ -80,7 +80,13 @@ def block_sums(backend: Backend, rule: Rule, model: Model, block: Block) -> Sums
     K = K * block.weight[:, None] if backend.pads else K
     trace = xp.sum(block.weight * backend.diagonal(model.kernel, block.X)) if rule.trace else 0.0
     return Sums(
-        backend.inner(K, K), block.y @ K, xp.sum(block.weight * block.y**2), 0.0, trace, xp.sum(block.weight), 0
+        backend.inner(K, K),
+        block.y @ K,
+        xp.sum(block.weight * block.y**2),
+        0.0,
+        trace,
+        xp.sum(block.weight),
+        0,
     )
 
 
@@ -126,11 +132,7 @@ def weigh_pullback(
     if rule.residual:
         return bar, W * 0.0, 0.0
     Wb = W @ bar.b
-    raw_bar = bar._replace(
-        A=W @ bar.A @ W.T / noise, b=Wb / noise, q=bar.q / noise, trace=bar.trace / noise
-    )
+    raw_bar = bar._replace(A=W @ bar.A @ W.T / noise, b=Wb / noise, q=bar.q / noise, trace=bar.trace / noise)
     W_bar = (2 * raw.A @ W @ bar.A + raw.b[:, None] * bar.b[None, :]) / noise
     scaled = (bar.A * weighted.A).sum() + bar.b @ weighted.b + bar.q * weighted.q + bar.trace * weighted.trace
     return raw_bar, W_bar, (bar.log_d * raw.count - scaled) / noise
-
-

@@ -1,9 +1,8 @@
-"""The anchors' factor K_ZZ = L L', the whitener W = L^-T that turns k(x, Z) into features, and its pullback."""
+"""The anchors' factor K_ZZ = L L', the whitener W = L^-T that makes features of k(x, Z), its pullback."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
-
 
 from widegp.compute.backend import Backend
 from widegp.kernels.base import Kernel
@@ -22,7 +21,9 @@ class Whitener(NamedTuple):
     jitter: float
 
 
-def whiten(backend: Backend, kernel: Kernel, Z: Array, noise: Array = 0.0, jitter: float = JITTERS[0]) -> Whitener | None:
+def whiten(
+    backend: Backend, kernel: Kernel, Z: Array, noise: Array = 0.0, jitter: float = JITTERS[0]
+) -> Whitener | None:
     """Factor K_ZZ + (noise + jitter mean diag) I; None if even the largest jitter fails."""
     xp = backend.xp
     rank = Z.shape[0]
@@ -57,5 +58,3 @@ def whiten_pullback(
     # The jitter is a share of the mean diagonal, so it moves with the kernel.
     K_bar = K_bar + xp.eye(K_bar.shape[0]) * (white.jitter * noise_bar / max(K_bar.shape[0], 1))
     return backend.cross_pullback(kernel, Z, Z, K_bar), noise_bar
-
-

@@ -68,10 +68,15 @@ class Backend(Protocol):
     A kernel cotangent is whatever adds up and ``kernel_gradient`` turns into {parameter: dF/dparameter}.
     """
 
-    name: str
-    xp: Any
-    pads: bool
-    """Whether blocks must all have one shape, the last padded with rows of weight 0."""
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def xp(self) -> Any: ...
+
+    @property
+    def pads(self) -> bool:
+        """Whether blocks must all have one shape, the last padded with rows of weight 0."""
 
     def scope(self) -> AbstractContextManager:
         """What the computations must run inside: float64 for JAX, nothing for NumPy."""

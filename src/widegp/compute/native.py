@@ -15,16 +15,17 @@ from threadpoolctl import ThreadpoolController
 from widegp.compute import native_arc, native_rows
 from widegp.compute.backend import Block, Conditional, RowCotangents
 from widegp.kernels.arc import ArcForm
-from widegp.kernels.closed import ClosedForm
 
 # Factors and inner products of a chunk of rows stay within this, about the size of a last-level cache.
 CHUNK_BYTES = 24 * 2**20
 PARALLEL_ROWS = 512
 COMPLEX_STEP = 1e-40
 
+Closed = Any  # a ClosedForm: `choose_backend` gives other kernels to XLA
+
 
 class NativeBackend:
-    """See `widegp.compute.backend.Backend`. A kernel cotangent is the vector dF/d(k_0..k_4, sigma_a2, sigma_u2)."""
+    """See `backend.Backend`. A kernel cotangent is the vector dF/d(k_0..k_4, sigma_a2, sigma_u2)."""
 
     name = "native"
     xp = np
@@ -52,12 +53,10 @@ class NativeBackend:
 
     def inner(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         same = left is right
-        parts = _in_parallel(
-            lambda rows: left[rows].T @ (left[rows] if same else right[rows]), len(left)
-        )
+        parts = _in_parallel(lambda rows: left[rows].T @ (left[rows] if same else right[rows]), len(left))
         return sum(parts[1:], start=parts[0])
 
-    def cross(self, kernel: ClosedForm, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    def cross(self, kernel: Closed, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
         arc = kernel.arc()
         left, right = _scaled(arc, X), _scaled(arc, Z)
         if len(left) == 0 or len(right) == 0:
@@ -68,7 +67,7 @@ class NativeBackend:
         )  # fmt: skip
 
     def cross_pullback(
-        self, kernel: ClosedForm, X: np.ndarray, Z: np.ndarray, cotangent: np.ndarray
+        self, kernel: Closed, X: np.ndarray, Z: np.ndarray, cotangent: np.ndarray
     ) -> np.ndarray:
         arc = kernel.arc()
         left, right = _scaled(arc, X), _scaled(arc, Z)
@@ -81,7 +80,7 @@ class NativeBackend:
         by_log_u = inputs.sum(0) if by_input else total[5:6]
         return np.concatenate([total[:5], total[6:7], by_log_u / np.ravel(arc.sigma_u2)])
 
-    def diagonal(self, kernel: ClosedForm, X: np.ndarray) -> np.ndarray:
+    def diagonal(self, kernel: Closed, X: np.ndarray) -> np.ndarray:
         arc = kernel.arc()
         d = float(arc.sigma_a2) + (_scaled(arc, X) ** 2).sum(1)
         k0, k1, k2, k3, k4 = _coefficients(arc)
@@ -89,7 +88,7 @@ class NativeBackend:
         tanh, sigmoid = (t * d / (1 + t * d) for t in (np.pi / 2, np.pi / 8))
         return k0 + k1 * np.arcsin(tanh) + k2 * np.arcsin(sigmoid) + (k3 + k4 / 2) * d
 
-    def diagonal_pullback(self, kernel: ClosedForm, X: np.ndarray, cotangent: np.ndarray) -> np.ndarray:
+    def diagonal_pullback(self, kernel: Closed, X: np.ndarray, cotangent: np.ndarray) -> np.ndarray:
         arc = kernel.arc()
         squares = _scaled(arc, X) ** 2
         d = float(arc.sigma_a2) + squares.sum(1)
@@ -106,9 +105,7 @@ class NativeBackend:
         coefficients = np.array([cotangent @ part for part in parts])
         return np.concatenate([coefficients, [weighted.sum()], by_log_u / np.ravel(arc.sigma_u2)])
 
-    def condition(
-        self, kernel: ClosedForm, noise: float, block: Block, features: np.ndarray
-    ) -> Conditional:
+    def condition(self, kernel: Closed, noise: Any, block: Block, features: Any) -> Conditional:
         prepared = _RowWork(kernel, noise, block, features)
         out = Conditional(
             np.empty((block.n_own, features.shape[1])), np.empty(block.n_own), np.empty(block.n_own), 0
@@ -121,7 +118,7 @@ class NativeBackend:
         return out._replace(failed=failed)
 
     def condition_pullback(
-        self, kernel: ClosedForm, noise: float, block: Block, features: np.ndarray, cotangents: RowCotangents
+        self, kernel: Closed, noise: Any, block: Block, features: Any, cotangents: RowCotangents
     ) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
         work = _RowWork(kernel, noise, block, features)
         features_bar, y_bar = np.zeros_like(features), np.zeros(len(features))
@@ -140,7 +137,7 @@ class NativeBackend:
         kernel_bar = np.concatenate([sums[:5], sums[6:7], by_log_u / np.ravel(work.arc.sigma_u2)])
         return features_bar, y_bar, float(sums[7]), kernel_bar
 
-    def kernel_gradient(self, kernel: ClosedForm, cotangent: np.ndarray) -> dict[str, np.ndarray]:
+    def kernel_gradient(self, kernel: Closed, cotangent: np.ndarray) -> dict[str, np.ndarray]:
         """Chain rule from (k_0..k_4, sigma_a2, sigma_u2) to the kernel's own parameters.
 
         The coefficients are rational in the parameters, so the complex step differentiates them exactly.
@@ -159,7 +156,7 @@ class NativeBackend:
 class _RowWork:
     """The arrays that the row loops share, and their chunks."""
 
-    def __init__(self, kernel: ClosedForm, noise: float, block: Block, features: np.ndarray) -> None:
+    def __init__(self, kernel: Closed, noise: Any, block: Block, features: Any) -> None:
         self.arc = kernel.arc()
         self.by_input = np.ndim(self.arc.sigma_u2) > 0
         self.points = _scaled(self.arc, block.X)
@@ -187,7 +184,9 @@ class _RowWork:
         )  # fmt: skip
 
 
-def _scatter_y(neighbors: np.ndarray, rows: slice, a: np.ndarray, by_y: np.ndarray, y_bar: np.ndarray) -> None:
+def _scatter_y(
+    neighbors: np.ndarray, rows: slice, a: np.ndarray, by_y: np.ndarray, y_bar: np.ndarray
+) -> None:
     """y_bar_i += by_y_i,  y_bar_N -= a by_y_i."""
     y_bar[rows] += by_y
     present = neighbors >= 0
@@ -206,7 +205,7 @@ def _coefficients(arc: ArcForm) -> tuple[float, ...]:
     return tuple(float(k) for k in arc.coefficients)
 
 
-def _by_complex_step(kernel: ClosedForm, name: str, value: Any, cotangent: np.ndarray) -> np.ndarray:
+def _by_complex_step(kernel: Closed, name: str, value: Any, cotangent: np.ndarray) -> np.ndarray:
     flat = np.ravel(np.asarray(value, complex))
     out = np.empty(flat.size)
     for j in range(flat.size):

@@ -160,9 +160,7 @@ def values(left_points, right_points, sigma_a2, coefficients, left, right, n_thr
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
-def pullback(
-    cotangent, left_points, right_points, sigma_a2, coefficients, left, right, by_input, n_threads
-):
+def pullback(cotangent, left_points, right_points, sigma_a2, coefficients, left, right, by_input, n_threads):
     """`line_pullback` over all rows, for cotangent (n, p).
 
     Returns per thread the sums (t, 7): dF/d(five coefficients, log sigma_u2, sigma_a2); and
@@ -228,7 +226,9 @@ def _spread(slopes, left, i, right, d_right):
         sigmoid += slopes[1, p]
         root += slopes[2, p]
         d_right[p] += (
-            slopes[0, p] * right[1, p] ** 2 + slopes[1, p] * right[2, p] ** 2 + slopes[2, p] / right[0, p] ** 2
+            slopes[0, p] * right[1, p] ** 2
+            + slopes[1, p] * right[2, p] ** 2
+            + slopes[2, p] / right[0, p] ** 2
         )
     return tanh * left[1, i] ** 2 + sigmoid * left[2, i] ** 2 + root / left[0, i] ** 2
 

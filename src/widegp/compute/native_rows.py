@@ -314,9 +314,7 @@ def condition_pullback(
         a_tilde, s_tilde, own = np.full(m + 1, -1.0), np.zeros(m + 1), np.zeros(8)
         scale, tanh, sigmoid = pair[0], pair[1], pair[2]
         for i in range(rows * t // threads, rows * (t + 1) // threads):
-            _second_solve(
-                i, features, y, neighbors, factors, phi, phi_bar, y_bar, d_bar, L, s_tilde, s, v
-            )
+            _second_solve(i, features, y, neighbors, factors, phi, phi_bar, y_bar, d_bar, L, s_tilde, s, v)
             for j in range(m):
                 a_tilde[j] = a[i, j]
             for p in range(packed):

@@ -17,7 +17,7 @@ Array = Any
 
 
 class XlaBackend:
-    """See `widegp.compute.backend.Backend`. A kernel cotangent is a kernel whose parameters are derivatives."""
+    """See `backend.Backend`. A kernel cotangent is a kernel whose parameters are derivatives."""
 
     name = "xla"
     xp = jnp
@@ -144,7 +144,11 @@ def _condition_pullback(
     by_phi, by_y, by_d = cotangents.to_rows(rows, block.weight)
     g = -jnp.einsum("bmr,br->bm", phi[:, :-1], by_phi, precision="highest") - y[:, :-1] * by_y[:, None]
     s = _solve(L[:, :-1, :-1], _solve(L[:, :-1, :-1], g, False), True)
-    v = by_phi - jnp.einsum("bmr,bm->br", phi[:, :-1], s, precision="highest") - 2 * by_d[:, None] * rows.features
+    v = (
+        by_phi
+        - jnp.einsum("bmr,bm->br", phi[:, :-1], s, precision="highest")
+        - 2 * by_d[:, None] * rows.features
+    )
     a_tilde = jnp.concatenate([a, -jnp.ones_like(by_d)[:, None]], axis=1)
     s_tilde = jnp.concatenate([s, jnp.zeros_like(by_d)[:, None]], axis=1)
     crossed = s_tilde[:, :, None] * a_tilde[:, None, :]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from widegp.compute.backend import Block
-from widegp.neighbors.blocks import locality_blocks, localise
+from widegp.neighbors.blocks import localise, locality_blocks
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,7 @@ class BlockedRows:
         total = own + max(len(halo) for _, halo, _ in self.cuts)
         for rows, halo, local in self.cuts:
             everyone = np.concatenate([rows, halo])
-            block = Block(
-                self.X[everyone], self.y[everyone], local, np.ones(len(rows)), self.dy[everyone]
-            )
+            block = Block(self.X[everyone], self.y[everyone], local, np.ones(len(rows)), self.dy[everyone])
             yield _padded(block, own, total) if self.pad else block
 
     def _slices(self) -> Iterator[Block]:

@@ -16,20 +16,21 @@ OPEN_SD = 0.5
 def describe(fitted: Fitted) -> tuple[dict[str, float], tuple[Direction, ...]]:
     """Laplace: H = d^2 L / dz^2 by differences of the gradient, covariance H^-1.
 
-    A vector of variances (ARD) enters by its common scale, so the cost is two gradients per parameter name.
+    A vector of variances (ARD) enters by its common scale, so the cost is one gradient per parameter name.
     Returns standard errors of the parameters themselves, and the open directions of z.
     """
     objective, z = fitted.objective, fitted.optimum.z
     if fitted.optimum.reason is Reason.FAILED or z.size == 0:
         return {}, ()
     names, basis = _directions(fitted)
+    here = fitted.optimum.gradient
+    here = objective(z)[1] if here is None else here
     H = np.empty((len(names), len(names)))
     for j, direction in enumerate(basis):
-        _, up, wrong_up = objective(z + STEP * direction)
-        _, down, wrong_down = objective(z - STEP * direction)
-        if wrong_up or wrong_down:
+        _, there, problem = objective(z + STEP * direction)
+        if problem:
             return {}, ()
-        H[j] = basis @ (up - down) / (2 * STEP)
+        H[j] = basis @ (there - here) / STEP
     values, vectors = np.linalg.eigh((H + H.T) / 2)
     sds = 1 / np.sqrt(np.maximum(values, 1e-4))
     covariance = (vectors * sds**2) @ vectors.T
@@ -40,7 +41,9 @@ def describe(fitted: Fitted) -> tuple[dict[str, float], tuple[Direction, ...]]:
     )
     parts = objective.space.split(z)
     errors = {
-        name: float(np.sqrt(covariance[j, j]) * np.mean(np.abs(slope(name.split("[")[0], parts[name.split("[")[0]]))))
+        name: float(
+            np.sqrt(covariance[j, j]) * np.mean(np.abs(slope(name.split("[")[0], parts[name.split("[")[0]])))
+        )
         for j, name in enumerate(names)
     }
     return errors, open_ones

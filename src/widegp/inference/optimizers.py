@@ -62,7 +62,9 @@ class _Recorded:
         z = start if self.best_z is None else self.best_z
         if self.best_z is None:
             reason = Reason.FAILED
-        return Optimum(z, self.best_value, reason, tuple(self.path), self.evaluations, self.problem)
+        return Optimum(
+            z, self.best_value, reason, tuple(self.path), self.evaluations, self.problem, self.last_gradient
+        )
 
 
 def lbfgs(

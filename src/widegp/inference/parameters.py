@@ -27,8 +27,8 @@ class Kind(NamedTuple):
     upper: float
 
 
-VARIANCE = Kind("variance", 1e-9, 1e5)
-FRACTION = Kind("fraction", 1e-4, 1 - 1e-4)
+VARIANCE = Kind("variance", 1e-9, 1e6)
+FRACTION = Kind("fraction", 1e-8, 1 - 1e-8)
 NOISE = Kind("noise", 1e-7, 1e3)
 FREE = Kind("free", -np.inf, np.inf)
 

@@ -88,7 +88,9 @@ def resolve_priors(priors: object, n_inputs: int, ard: bool) -> dict[str, Prior]
         )
     for name, prior in priors.items():
         if name not in defaults:
-            raise ValueError(f"There is no parameter {name!r} to put a prior on; choose from {', '.join(defaults)}.")
+            raise ValueError(
+                f"There is no parameter {name!r} to put a prior on; choose from {', '.join(defaults)}."
+            )
         wanted = Beta if kind_of(name) is FRACTION else InverseGamma
         if prior is not None and not isinstance(prior, wanted):
             raise ValueError(f"The prior of {name} must be {wanted.__name__} or None; got {prior!r}.")

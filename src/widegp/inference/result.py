@@ -25,7 +25,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Optimum:
-    """Where an optimiser stopped: z (p,), the objective there, its path, and why."""
+    """Where an optimiser stopped: z (p,), the objective and gradient there, its path, and why."""
 
     z: np.ndarray
     value: float
@@ -33,6 +33,7 @@ class Optimum:
     path: tuple[float, ...]
     n_evaluations: int
     problem: str | None = None
+    gradient: np.ndarray | None = None
 
     @property
     def n_iter(self) -> int:

@@ -129,7 +129,9 @@ def _zero(term: Array) -> bool:
 def _check_components(components: tuple, weights: Array) -> None:
     for component in components:
         if isinstance(component, Kernel) and not isinstance(component, ClosedForm):
-            raise TypeError(f"{type(component).__name__} has no closed form and cannot be mixed; see Mixture.")
+            raise TypeError(
+                f"{type(component).__name__} has no closed form and cannot be mixed; see Mixture."
+            )
         if isinstance(component, ClosedForm):
             moved = [v for v in VARIANCES if _differs_from_one(getattr(component, v))]
             if moved:
@@ -158,7 +160,9 @@ NAMES: dict[str, type[ClosedForm]] = {
 def named(name: str) -> ClosedForm:
     """The kernel called ``name``, at its default parameters."""
     if name not in NAMES:
-        raise ValueError(f"Unknown kernel {name!r}; choose one of {', '.join(NAMES)}, or pass a kernel object.")
+        raise ValueError(
+            f"Unknown kernel {name!r}; choose one of {', '.join(NAMES)}, or pass a kernel object."
+        )
     return NAMES[name]()
 
 

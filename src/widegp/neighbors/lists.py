@@ -73,6 +73,7 @@ class InvertedLists:
         """An empty index with centres, and codes unless it is `plain`, fitted to the sample."""
         import faiss
 
+        self._index: Any  # faiss's annotations know neither cp nor nprobe
         kind = "Flat" if plain else f"PQ{self._n_codes}x4fs"
         self._plain = plain
         self._index = faiss.index_factory(self._rotation.shape[1], f"IVF{self._n_lists},{kind}")
@@ -129,7 +130,7 @@ class InvertedLists:
     def _search(self, queries: np.ndarray, candidates: int, probes: int) -> np.ndarray:
         import faiss
 
-        limits = faiss.SearchParametersIVF(nprobe=probes)
+        limits = faiss.SearchParametersIVF(nprobe=probes)  # type: ignore[call-arg, unused-ignore]
         search = partial(self._index.search, k=min(candidates, len(self)), params=limits)
         rotated = self._rotated(queries)
         parts = [rotated[start : start + _QUERIES] for start in range(0, len(rotated), _QUERIES)]

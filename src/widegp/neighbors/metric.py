@@ -18,3 +18,12 @@ def embed(kernel: Kernel, X: np.ndarray) -> np.ndarray:
     root = np.sqrt(np.maximum(d, np.finfo(float).tiny))
     bias = np.full((len(X), 1), np.sqrt(float(kernel.sigma_a2)))
     return np.concatenate([bias, scaled], axis=1) / root[:, None]
+
+
+def unembed(kernel: Kernel, points: np.ndarray) -> np.ndarray:
+    """Back from (homogeneous) coordinates u (r, I + 1) to inputs (r, I), for means of embedded rows too.
+
+    The mean of u over a cluster comes back as the mean of its rows, weighted by 1 / sqrt(d).
+    """
+    bias = np.sqrt(float(kernel.sigma_a2))
+    return points[:, 1:] / np.sqrt(np.asarray(kernel.sigma_u2, float)) / (points[:, :1] / bias)
