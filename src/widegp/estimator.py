@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from typing import Any, Self
@@ -16,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from widegp.approximations.build import NAMES, WITH_NEIGHBORS, Builder, Dials
 from widegp.compute.backend import choose_backend
 from widegp.data.preprocessing import InputScaler, TargetScaler
-from widegp.inference.choose import choose_dials, choose_warp
+from widegp.inference.choose import calibrate, choose_dials, choose_warp
 from widegp.inference.curvature import describe
 from widegp.inference.fit import Fitted, OptimizerSettings, fit_map
 from widegp.inference.objective import start_values
@@ -24,6 +25,7 @@ from widegp.inference.priors import resolve_priors
 from widegp.inference.result import FitResult
 from widegp.kernels.base import Kernel
 from widegp.kernels.closed import named
+from widegp.persist import load_model, save_model
 from widegp.prediction import TrainingRows, make_predictor
 from widegp.progress import Progress
 from widegp.warps import FittedWarp, make_warp
@@ -57,6 +59,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     noise_fraction : eta; the noise starts at eta times the mean of K(x, x), eq. (nugget_frac).
     start : None, or a mapping of parameter names to starting values, from which alone the fit then begins.
     learning_rate, noise_learning_rate : Adam's step for the parameters and for the noise.
+    batch_rows : rows per step of Adam, drawn anew each time; all rows by default.
     budget : seconds that fitting may take; ``"auto"`` then also turns down its dials to fit.
     backend : ``"auto"``, ``"native"`` (CPU) or ``"xla"`` (JAX, any device).
 
@@ -86,13 +89,14 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         verbose: int = 0,
         *,
         neighbors: int = 30,
-        predict_neighbors: int = 100,
+        predict_neighbors: int = 400,
         ordering: str = "random",
         target_transform: str | None = None,
         noise_fraction: float = 0.04,
         start: Any = None,
         learning_rate: float = 1e-3,
         noise_learning_rate: float = 1e-3,
+        batch_rows: int | None = None,
         budget: float | None = None,
         backend: str = "auto",
     ) -> None:
@@ -116,6 +120,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         self.start = start
         self.learning_rate = learning_rate
         self.noise_learning_rate = noise_learning_rate
+        self.batch_rows = batch_rows
         self.budget = budget
         self.backend = backend
 
@@ -146,7 +151,10 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         kernel, start = self._start(rows)
         backend = choose_backend(kernel, self.backend)
         priors = resolve_priors(self.priors, rows.shape[1], self.ard)
-        dials = choose_dials(self._dials(), len(rows), rows.shape[1], self.ard, self.budget)
+        dials = choose_dials(
+            self._dials(), len(rows), rows.shape[1], self.ard, self.budget,
+            lambda: calibrate(rows, kernel, backend, self._seed),
+        )  # fmt: skip
         builder = Builder(rows, dials, backend, self._seed)
         scale = {"offset": self._target.mean, "scale": self._target.sd}
         with backend.scope():
@@ -156,7 +164,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
             settings = OptimizerSettings(
                 self.optimizer, self.max_iter, self.learning_rate, self.noise_learning_rate,
                 None if self.budget is None else max(0.0, self.budget - (time.perf_counter() - began)),
-                explore=self.start is None,
+                self.start is None, self.batch_rows,
             )  # fmt: skip
             with Progress(self.verbose) as progress:
                 fitted = fit_map(builder, kernel, start, target, warp, priors, settings, progress.update)
@@ -221,14 +229,18 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
             rows = TrainingRows(
                 kept, warped, self.kernel_, max(self.predict_neighbors, builder.dials.neighbors)
             )
-        self._posterior, self._rows = posterior, rows
-        self._predictor = make_predictor(posterior, rows, builder.backend.name)
-        anchors = getattr(posterior, "Z", None)
-        anchors = posterior.X if anchors is None else anchors
-        self.anchors_ = self._inputs.inverse(anchors) if len(anchors) else anchors
+        self._ready(posterior, rows, builder.backend.name)
         if self.ard:
             weights = np.asarray(self.params_["sigma_u2"])
             self.input_importance_ = weights / weights.sum()
+
+    def _ready(self, posterior: Any, rows: TrainingRows | None, backend: str) -> None:
+        """Predictions from a posterior, whether just computed or read from a file."""
+        self._posterior, self._rows = posterior, rows
+        self._predictor = make_predictor(posterior, rows, backend)
+        anchors = getattr(posterior, "Z", None)
+        anchors = posterior.X if anchors is None else anchors
+        self.anchors_ = self._inputs.inverse(anchors) if len(anchors) else anchors
 
     def _result(self, fitted: Fitted, builder: Builder, seconds: float) -> FitResult:
         optimum = fitted.optimum
@@ -289,6 +301,17 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         rows = self._inputs.transform(_checked_rows(self, X))
         draws = self._predictor.sample(rows, n_samples, rng)
         return self._target.inverse_mean(self.transform_.inverse(draws))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file for `widegp.load`: arrays and JSON, no pickle, checksummed."""
+        check_is_fitted(self, "result_")
+        save_model(self, path)
+
+
+def load(path: str | os.PathLike[str]) -> WideGPRegressor:
+    """The model that ``WideGPRegressor.save`` wrote to ``path``; it predicts the same to the last bit."""
+    model: WideGPRegressor = load_model(path, WideGPRegressor)
+    return model
 
 
 def _checked_table(estimator: WideGPRegressor, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

@@ -202,3 +202,26 @@ def test_a_hopeless_matrix_is_a_named_failure_not_a_nan():
     kernel = Mixed(sigma_b2=-9.0)
     result = evaluate(build("vfe", X, y, Z, nearest_earlier(X, M)), kernel, y)
     assert result.value == np.inf and "Cholesky" in result.problem
+
+
+@pytest.mark.parametrize("name", ["vecchia", "full-scale", "vfe"])
+def test_a_batch_of_all_rows_is_the_whole(name):
+    X, y, Z = table()
+    family = build(name, X, y, Z, nearest_earlier(X, M))
+    whole, batch = (evaluate(f, KERNELS[0], y) for f in (family, family.batch(np.arange(N))))
+    assert batch.value == pytest.approx(whole.value, rel=1e-10)
+    for parameter, expected in whole.gradient.items():
+        np.testing.assert_allclose(batch.gradient[parameter], expected, rtol=1e-8, atol=1e-10)
+
+
+def test_batches_estimate_the_vecchia_objective_without_bias():
+    """The batches of one partition average to the whole, in value and gradient."""
+    X, y, Z = table()
+    family = build("vecchia", X, y, Z, nearest_earlier(X, M))
+    whole = evaluate(family, KERNELS[0], y)
+    halves = np.split(np.random.default_rng(0).permutation(N), 2)
+    parts = [evaluate(family.batch(rows), KERNELS[0], y) for rows in halves]
+    assert np.mean([p.value for p in parts]) == pytest.approx(whole.value, rel=1e-10)
+    for parameter, expected in whole.gradient.items():
+        mean = np.mean([p.gradient[parameter] for p in parts], axis=0)
+        np.testing.assert_allclose(mean, expected, rtol=1e-8, atol=1e-10)

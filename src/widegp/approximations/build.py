@@ -15,7 +15,8 @@ from widegp.compute.backend import Backend
 from widegp.engines.blocks import BlockedRows
 from widegp.engines.local import LocalEngine
 from widegp.kernels.base import Kernel
-from widegp.neighbors import conditioning_order, nearest_earlier
+from widegp.neighbors import conditioning_order, locality_blocks, nearest_earlier
+from widegp.neighbors.blocks import relabelled
 from widegp.neighbors.metric import embed, unembed
 
 NAMES = ("exact", "subset", "nystrom", "dtc", "vfe", "fitc", "vecchia", "full-scale")
@@ -40,29 +41,34 @@ class Dials:
 class Builder:
     """Builds likelihoods of X (n, I) under changing kernels.
 
-    ``order`` (n,) is the order in which rows condition on each other; the target must be given to the
-    likelihood as y[order]. Anchors and neighbours are found in the metric of the kernel passed to `build`.
+    ``conditioning`` (n,) is the order in which rows condition on each other, ``neighbors`` (n, m) is in it.
+    ``order`` (n,) is the order in which the last likelihood built holds its rows: the target must be given
+    to it as y[order]. Rows near each other are stored near each other, so that the neighbours of
+    successive rows are still in cache. Anchors and neighbours suit the kernel passed to `build`.
     """
 
     X: np.ndarray
     dials: Dials
     backend: Backend
     seed: int
+    conditioning: np.ndarray = field(init=False)
     order: np.ndarray = field(init=False)
     Z: np.ndarray = field(init=False)
     neighbors: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
         if self.dials.name in WITH_NEIGHBORS:
-            self.order = conditioning_order(self.X, self.dials.ordering, np.random.default_rng(self.seed))
+            rng = np.random.default_rng(self.seed)
+            self.conditioning = conditioning_order(self.X, self.dials.ordering, rng)
         else:
-            self.order = np.arange(len(self.X))
+            self.conditioning = np.arange(len(self.X))
+        self.order = self.conditioning
         self.Z = self.X[:0]
         self.neighbors = np.zeros((len(self.X), 0), np.int32)
 
     def build(self, kernel: Kernel) -> Any:
         """A likelihood whose anchors and neighbours suit ``kernel``."""
-        name, rows = self.dials.name, self.X[self.order]
+        name, rows = self.dials.name, self.X[self.conditioning]
         if name == "exact":
             return Dense(rows, self.backend)
         if name in NEEDS_ROWS:
@@ -71,15 +77,19 @@ class Builder:
             self.Z = self._anchors(kernel).points
         if name in WITH_NEIGHBORS:
             count = min(self.dials.neighbors, len(rows) - 1)
-            self.neighbors = nearest_earlier(embed(kernel, rows), count)
-        blocks = BlockedRows.cut(
-            rows, np.zeros(len(rows)), self.neighbors, self.block_rows(), self.backend.pads
-        )
+            points = embed(kernel, rows)
+            self.neighbors = nearest_earlier(points, count)
+            near = np.concatenate([rows for rows, _ in locality_blocks(self.neighbors[:, :0], points, 256)])
+            self.order, rows = self.conditioning[near], rows[near]
+            neighbors = relabelled(self.neighbors, near)
+        else:
+            neighbors = self.neighbors
+        blocks = BlockedRows.cut(rows, np.zeros(len(rows)), neighbors, self.block_rows(), self.backend.pads)
         return Family(name, blocks, self.Z, self.backend, LocalEngine())
 
     def changed(self, kernel: Kernel) -> float:
         """Share of neighbours that a search under ``kernel`` would replace, on a sample of rows."""
-        rows = self.X[self.order]
+        rows = self.X[self.conditioning]
         m = self.neighbors.shape[1]
         late = np.arange(len(rows))[m + 1 :]
         if m == 0 or len(late) == 0:

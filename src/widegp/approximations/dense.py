@@ -36,10 +36,11 @@ class Dense:
             return failure("the kernel matrix has no Cholesky factor at these parameters")
         inverse_half = self.backend.solve_lower(L, xp.eye(len(y)))
         alpha = inverse_half.T @ (inverse_half @ y)
+        inverse = self.backend.inner(inverse_half, inverse_half)
         value = y @ alpha / 2 + xp.sum(xp.log(xp.diagonal(L))) + len(y) * LOG_2PI / 2
         if not np.isfinite(float(value)):
             return failure("the likelihood is not finite at these parameters")
-        K_bar = (inverse_half.T @ inverse_half - alpha[:, None] * alpha[None, :]) / 2
+        K_bar = (inverse - alpha[:, None] * alpha[None, :]) / 2
         gradient = self.backend.kernel_gradient(
             kernel, self.backend.cross_pullback(kernel, self.X, self.X, K_bar)
         )

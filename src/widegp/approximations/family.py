@@ -32,6 +32,7 @@ class Family:
     """The likelihood of rows given anchors Z (r, I) and, for residual rules, their earlier neighbours.
 
     ``jitter`` only ever grows during a fit: the objective stays one function between two raises.
+    ``share`` is 1, or n / |batch| where the sums run over a batch of rows and stand for all of them.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Family:
     backend: Backend
     engine: LocalEngine
     jitter: float = JITTERS[0]
+    share: float = 1.0
 
     @property
     def rule(self) -> Rule:
@@ -67,7 +69,7 @@ class Family:
         model = self.model(kernel, noise)
         if model is None:
             return failure("the anchors' kernel matrix has no Cholesky factor; use fewer anchors")
-        raw = self.sums(model, rows)
+        raw = _scaled(self.sums(model, rows), self.share)
         if int(raw.failed):
             return failure(f"{int(raw.failed)} rows have no positive variance given their neighbours")
         weighted = weigh(self.rule, model, raw)
@@ -76,7 +78,7 @@ class Family:
             return failure("the likelihood is not finite at these parameters")
         raw_bar, W_bar, noise_bar = weigh_pullback(self.rule, model, raw, weighted, bar)
         passed: BlockGradient = self.engine.map_sum(
-            partial(block_pullback, self.backend, self.rule, model, raw_bar), rows
+            partial(block_pullback, self.backend, self.rule, model, _scaled(raw_bar, self.share)), rows
         )
         kernel_bar = passed.kernel
         if len(self.Z):
@@ -104,10 +106,17 @@ class Family:
             np.asarray(weights.L_B),
         )
 
-    def with_neighbors(self, neighbors: np.ndarray) -> Family:
-        """The same rows with other neighbours."""
-        cut = BlockedRows.cut(self.rows.X, self.rows.y, neighbors, self.rows.block_rows, self.rows.pad)
-        return replace(self, rows=cut)
+    def batch(self, rows: np.ndarray) -> Family:
+        """The likelihood estimated from some rows (b,), each given all its neighbours.
+
+        Without anchors the objective is a sum over rows and the estimate is unbiased. With anchors the sums
+        A and b are estimated without bias, and the objective, which is not linear in them, nearly so.
+        """
+        return replace(self, rows=self.rows.restricted(rows), share=self.n_rows / len(rows))
+
+
+def _scaled(sums: Sums, share: float) -> Sums:
+    return sums if share == 1.0 else Sums(*(share * part for part in sums))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from widegp.kernels.arc import ArcForm
 # Factors and inner products of a chunk of rows stay within this, about the size of a last-level cache.
 CHUNK_BYTES = 24 * 2**20
 PARALLEL_ROWS = 512
+PARALLEL_FACTOR = 1500
 COMPLEX_STEP = 1e-40
 
 Closed = Any  # a ClosedForm: `choose_backend` gives other kernels to XLA
@@ -36,15 +37,17 @@ class NativeBackend:
         return _blas().limit(limits=1, user_api="blas")
 
     def cholesky(self, matrix: np.ndarray) -> np.ndarray:
-        factor, info = scipy.linalg.lapack.dpotrf(matrix, lower=1, clean=1)
+        with _blas_for(len(matrix)):
+            factor, info = scipy.linalg.lapack.dpotrf(matrix, lower=1, clean=1)
         return factor if info == 0 else np.full_like(matrix, np.nan)
 
     def solve_lower(self, lower: np.ndarray, right: np.ndarray, transposed: bool = False) -> np.ndarray:
         if lower.shape[0] == 0:
             return right
-        return scipy.linalg.solve_triangular(
-            lower, right, lower=True, trans=1 if transposed else 0, check_finite=False
-        )
+        with _blas_for(len(lower)):
+            return scipy.linalg.solve_triangular(
+                lower, right, lower=True, trans=1 if transposed else 0, check_finite=False
+            )
 
     def matmul(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         out = np.empty((len(left), right.shape[1]))
@@ -220,6 +223,11 @@ def _by_complex_step(kernel: Closed, name: str, value: Any, cotangent: np.ndarra
 @cache
 def _blas() -> ThreadpoolController:
     return ThreadpoolController()
+
+
+def _blas_for(size: int) -> AbstractContextManager:
+    """All threads for a large factor: there the work outweighs the spinning that follows it."""
+    return _blas().limit(limits=native_arc.threads() if size >= PARALLEL_FACTOR else 1, user_api="blas")
 
 
 @cache

@@ -42,6 +42,11 @@ class BlockedRows:
             )
         return cls(X, y, np.zeros((n, 0)), neighbors, block_rows, pad, cuts)
 
+    def restricted(self, rows: np.ndarray) -> BlockedRows:
+        """One block with only these rows, and whatever they condition on."""
+        halo = np.setdiff1d(self.neighbors[rows], np.append(rows, -1))
+        return replace(self, cuts=((rows, halo, localise(self.neighbors, rows, halo)),))
+
     def with_target(self, y: np.ndarray, dy: np.ndarray | None = None) -> BlockedRows:
         """The same rows with another target."""
         return replace(self, y=y, dy=np.zeros((len(y), 0)) if dy is None else dy)

@@ -39,13 +39,11 @@ def describe(fitted: Fitted) -> tuple[dict[str, float], tuple[Direction, ...]]:
         for k in range(len(values))
         if sds[k] > OPEN_SD
     )
-    parts = objective.space.split(z)
-    errors = {
-        name: float(
-            np.sqrt(covariance[j, j]) * np.mean(np.abs(slope(name.split("[")[0], parts[name.split("[")[0]])))
-        )
-        for j, name in enumerate(names)
-    }
+    space, errors = objective.space, {}
+    parts = space.split(z)
+    for j, name in enumerate(names):
+        root = name.split("[")[0]
+        errors[name] = float(np.sqrt(covariance[j, j]) * np.mean(np.abs(slope(root, parts[root], space.log))))
     return errors, open_ones
 
 

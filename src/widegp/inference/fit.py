@@ -26,12 +26,12 @@ STALE = 0.08
 ROUNDS = 4
 FIRST_ROUND_ITERATIONS = 15
 # Smallest subset of the rows worth a fit of its own before the whole table.
-COARSE_ROWS = 4000
+COARSE_ROWS = 2000
 
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """``rate`` and ``noise_rate`` are Adam's; ``max_iter`` counts L-BFGS iterations or Adam steps."""
+    """``rate``, ``noise_rate`` and ``batch_rows`` are Adam's; ``max_iter`` counts iterations or steps."""
 
     name: str
     max_iter: int
@@ -39,6 +39,7 @@ class OptimizerSettings:
     noise_rate: float = 1e-3
     seconds: float | None = None
     explore: bool = True
+    batch_rows: int | None = None
 
 
 @dataclass
@@ -66,10 +67,10 @@ def fit_map(
     clock = time.perf_counter()
     deadline = None if settings.seconds is None else clock + settings.seconds
     psi_bounds = tuple(warp.bounds) if "psi" in start else ()
-    space = ParameterSpace.of(start, psi_bounds)
+    space = ParameterSpace.of(start, psi_bounds, log=settings.name == "lbfgs")
     seconds: dict[str, float] = {}
     if settings.explore and settings.name == "lbfgs":
-        start = explore(builder, kernel, start, y, warp, priors, space)
+        start = explore(builder, kernel, start, y, warp, priors, space, deadline)
         seconds["start"] = time.perf_counter() - clock
         for rows in coarse_rows(builder):
             tick = time.perf_counter()
@@ -109,7 +110,7 @@ def _rounds(
     while True:
         rounds += 1
         tick = time.perf_counter()
-        objective = _objective(builder, kernel, values, y[builder.order], warp, priors, space)
+        objective = _objective(builder, kernel, values, y, warp, priors, space)
         seconds["search"] += time.perf_counter() - tick
         limit = settings.max_iter - done
         if rounds == 1 and _refreshes(builder, values) and settings.name == "lbfgs":
@@ -132,7 +133,8 @@ def _objective(
     space: ParameterSpace,
 ) -> MapObjective:  # fmt: skip
     template = MapObjective(None, kernel, y, warp, priors, space)  # type: ignore[arg-type]
-    return replace(template, approximation=builder.build(template.at(values)))
+    approximation = builder.build(template.at(values))
+    return replace(template, approximation=approximation, y=y[builder.order])
 
 
 def _refreshes(builder: Builder, values: Values) -> bool:
@@ -164,12 +166,28 @@ def _optimise(
     if settings.name == "lbfgs":
         return lbfgs(objective, space.pack(values), space.bounds(), n_rows, limit, deadline, progress)
     rates = np.array([settings.noise_rate if n == "sigma_eps2" else settings.rate for n in space.labels()])
+    if settings.batch_rows is not None:
+        objective = _on_batches(objective, settings.batch_rows)
     return adam(objective, space.pack(values), space.bounds(), n_rows, limit, rates, deadline, progress)
+
+
+def _on_batches(objective: MapObjective, size: int) -> Any:
+    """The objective estimated at every call from another ``size`` random rows."""
+    whole: Any = objective.approximation
+    if not hasattr(whole, "batch"):
+        raise ValueError("batch_rows needs anchors or neighbours; this approximation uses all rows at once.")
+    rng = np.random.default_rng(0)
+
+    def estimate(z: np.ndarray) -> tuple[float, np.ndarray, str | None]:
+        rows = rng.choice(whole.n_rows, min(size, whole.n_rows), replace=False)
+        return replace(objective, approximation=whole.batch(np.sort(rows)))(z)
+
+    return estimate
 
 
 def explore(
     builder: Builder, kernel: Kernel, start: Values, y: np.ndarray, warp: Warp, priors: dict[str, Prior],
-    space: ParameterSpace,
+    space: ParameterSpace, deadline: float | None = None,
 ) -> Values:  # fmt: skip
     """The best of several short fits on few rows with the exact likelihood.
 
@@ -189,7 +207,7 @@ def explore(
             "sigma_u2": scalar["sigma_u2"] * factor,
             "sigma_eps2": shared["sigma_eps2"] * noise,
         }
-        out = lbfgs(objective, small.pack(trial), small.bounds(), len(rows), 25)
+        out = lbfgs(objective, small.pack(trial), small.bounds(), len(rows), 25, deadline)
         if out.value < best[0]:
             best = (out.value, out.z)
     if best[1] is None:

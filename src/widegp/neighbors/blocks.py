@@ -65,6 +65,14 @@ def localise(neighbors: np.ndarray, rows: np.ndarray, halo: np.ndarray) -> np.nd
     return local
 
 
+def relabelled(neighbors: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """The same neighbours (n, m) for rows stored in another order: row k is row order[k], -1 stays -1."""
+    place = np.empty(len(order) + 1, np.int32)
+    place[order] = np.arange(len(order))
+    place[-1] = -1
+    return place[neighbors[order]]
+
+
 def _halo(neighbors: np.ndarray, rows: np.ndarray) -> np.ndarray:
     union = np.unique(neighbors[rows])
     return np.setdiff1d(union[union >= 0], rows, assume_unique=True).astype(np.int64)

@@ -1,0 +1,298 @@
+"""A fitted model as one file: numbers and text, nothing that runs.
+
+    file = safetensors(arrays, metadata = {"header": JSON, "sha256": digest})
+    digest = SHA-256 of the whole file with the 64 characters of the digest written as zeros
+
+The header holds everything but the arrays, which it names: {"$array": "posterior.Z"}. An object is written
+as its class name and fields, {"$type": "Tanh", ...}; reading builds the classes of ``TYPES`` and no others.
+Training rows are in the file only where prediction conditions on them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import secrets
+import stat
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from safetensors import numpy as safetensors
+
+from widegp.approximations.dense import DensePosterior
+from widegp.approximations.family import FamilyPosterior
+from widegp.approximations.nystrom import NystromPosterior
+from widegp.data.preprocessing import InputScaler, TargetScaler
+from widegp.inference.priors import Beta, InverseGamma
+from widegp.inference.result import Direction, FitResult, Reason
+from widegp.kernels import LeakyReLU, Mixed, Mixture, ReLU, Sigmoid, Tanh, exact_sigmoid, exact_tanh
+from widegp.kernels.base import Kernel
+from widegp.kernels.quadrature import FromActivation
+from widegp.prediction import TrainingRows
+from widegp.warps import FittedWarp
+
+FORMAT = "widegp-model"
+FORMAT_VERSION = 1
+LARGEST_HEADER = 100_000_000  # the limit of safetensors itself
+BLANK = "0" * 64
+
+TYPES: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (
+        Mixed, Tanh, Sigmoid, ReLU, LeakyReLU, Mixture, InverseGamma, Beta, InputScaler, TargetScaler,
+        FittedWarp, FitResult, Direction, DensePosterior, FamilyPosterior, NystromPosterior, TrainingRows,
+    )
+}  # fmt: skip
+ACTIVATIONS = {"exact_tanh": exact_tanh.fn, "exact_sigmoid": exact_sigmoid.fn}
+
+# What a fit leaves on an estimator, by its name in the header; the last two are not always there.
+STATE = {
+    "seed": "_seed", "inputs": "_inputs", "target": "_target", "warp": "transform_", "kernel": "kernel_",
+    "params": "params_", "approximation": "approximation_", "result": "result_", "converged": "converged_",
+    "n_iter": "n_iter_", "log_posterior": "log_posterior_", "n_features": "n_features_in_",
+    "feature_names": "feature_names_in_", "input_importance": "input_importance_",
+}  # fmt: skip
+
+
+class ModelFileError(ValueError):
+    """A file that is not a model, is damaged, or comes from a newer version; the message names the cure."""
+
+
+def save_model(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted ``WideGPRegressor`` to ``path``: the whole new file, or the old one untouched."""
+    packer = _Packer()
+    state = {key: getattr(model, name) for key, name in STATE.items() if hasattr(model, name)}
+    if "feature_names" in state:
+        state["feature_names"] = [str(name) for name in state["feature_names"]]
+    parameters = model.get_params(deep=False)
+    if not isinstance(parameters["random_state"], int | np.integer | None):
+        # A generator has moved since the fit; its state would not give the same fit again.
+        parameters["random_state"] = None
+    state |= {"parameters": parameters, "posterior": model._posterior, "rows": model._rows}
+    header = {"format": FORMAT, "format_version": FORMAT_VERSION, "package_version": _package_version()}
+    header |= {key: packer.pack(value, key) for key, value in state.items()}
+    _write_atomically(Path(os.path.realpath(path)), _seal(header, packer.arrays))
+
+
+def load_model(path: str | os.PathLike[str], make: Callable[..., Any]) -> Any:
+    """The model in ``path``; ``make`` builds an unfitted estimator from its parameters."""
+    header, arrays = _read(Path(path))
+    try:
+        state = {key: _unpack(value, arrays) for key, value in header.items()}
+        model = make(**state["parameters"])
+        for key, name in STATE.items():
+            if key in state:
+                setattr(model, name, state[key])
+        if "feature_names" in state:
+            model.feature_names_in_ = np.array(state["feature_names"], dtype=object)
+        posterior, rows = (part and part(state["kernel"]) for part in (state["posterior"], state["rows"]))
+        model._ready(posterior, rows, state["result"].backend)
+    # Whoever writes a file can give it a right checksum and any contents: what fails then is the file.
+    except Exception as error:
+        raise ModelFileError(
+            f"{path} has the form of a widegp model, but its contents make none ({error!r});"
+            " save the model again."
+        ) from error
+    return model
+
+
+def _package_version() -> str:
+    try:
+        return metadata.version("widegp")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+class _Packer:
+    """Values to JSON; arrays are set aside under the dotted name of where they stood."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def pack(self, value: Any, where: str) -> Any:
+        if isinstance(value, Reason):
+            return {"$reason": str(value)}
+        if value is None or isinstance(value, bool | int | str):
+            return value
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else {"$float": repr(float(value))}
+        if isinstance(value, np.generic):
+            return self.pack(value.item(), where)
+        if isinstance(value, list | tuple):
+            items = [self.pack(item, f"{where}.{i}") for i, item in enumerate(value)]
+            return items if isinstance(value, list) else {"$tuple": items}
+        if isinstance(value, Mapping):
+            return {str(key): self.pack(item, f"{where}.{key}") for key, item in value.items()}
+        if dataclasses.is_dataclass(value):
+            return self._object(value, where)
+        if hasattr(value, "__array__"):
+            return self._array(np.asarray(value), where)
+        raise ValueError(
+            f"{where} is of type {type(value).__name__}, which cannot be saved; use numbers or text."
+        )
+
+    def _object(self, value: Any, where: str) -> dict[str, Any]:
+        name = type(value).__name__
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.name[0] != "_"}
+        if isinstance(value, FromActivation):
+            fields["fn"] = _activation_name(value, where)
+        elif TYPES.get(name) is not type(value):
+            raise ValueError(
+                f"{where} is of the class {name}, which cannot be saved; fit with a class of widegp.kernels."
+            )
+        if not isinstance(value, Kernel):
+            # The posterior and the rows share the kernel of the model, which is written once.
+            fields.pop("kernel", None)
+        return {"$type": name} | {key: self.pack(item, f"{where}.{key}") for key, item in fields.items()}
+
+    def _array(self, value: np.ndarray, where: str) -> dict[str, Any]:
+        if value.dtype.kind not in "fiub":
+            raise ValueError(f"{where} holds {value.dtype} values, which cannot be saved; use numbers.")
+        # BLAS sums in another order for transposed arrays: the last bit of a prediction hangs on it.
+        by_column = value.flags.f_contiguous and not value.flags.c_contiguous
+        self.arrays[where] = np.asarray(value.T if by_column else value, order="C")
+        return {"$array": where, "order": "F" if by_column else "C"}
+
+
+def _activation_name(kernel: FromActivation, where: str) -> str:
+    for name, fn in ACTIVATIONS.items():
+        if kernel.fn is fn:
+            return name
+    raise ValueError(
+        f"{where}: an activation given as a Python function cannot be saved;"
+        f" fit with {' or '.join(ACTIVATIONS)}, or with a closed-form kernel."
+    )
+
+
+def _unpack(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """The value that `_Packer.pack` wrote; a class that lacks its kernel comes as a function of it."""
+    if isinstance(value, list):
+        return [_unpack(item, arrays) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "$array" in value:
+        array = np.array(arrays[value["$array"]])
+        return array.T if value["order"] == "F" else array
+    if "$float" in value:
+        return float(value["$float"])
+    if "$reason" in value:
+        return Reason(value["$reason"])
+    if "$tuple" in value:
+        return tuple(_unpack(item, arrays) for item in value["$tuple"])
+    fields = {key: _unpack(item, arrays) for key, item in value.items() if key != "$type"}
+    if "$type" not in value:
+        return fields
+    if value["$type"] == FromActivation.__name__:
+        return FromActivation(**(fields | {"fn": ACTIVATIONS[fields["fn"]]}))
+    cls = TYPES[value["$type"]]
+    if any(f.name == "kernel" for f in dataclasses.fields(cls)):
+        return lambda kernel: cls(kernel=kernel, **fields)
+    return cls(**fields)
+
+
+def _seal(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
+    """The bytes of the file, its digest over all of them filled in."""
+    text = {"header": json.dumps(header, allow_nan=False), "sha256": BLANK}
+    data = bytearray(safetensors.save(arrays, metadata=text))
+    # Quotes inside the header are escaped, so the digest's own field is the one match.
+    start = data.index(f'"sha256":"{BLANK}"'.encode()) + len('"sha256":"')
+    data[start : start + len(BLANK)] = hashlib.sha256(data).hexdigest().encode()
+    return bytes(data)
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    if path.is_dir() or not path.parent.is_dir():
+        which = f"{path} is a folder" if path.is_dir() else f"The folder {path.parent} does not exist"
+        raise ModelFileError(f"{which}; pass the name of a file in an existing folder.")
+    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    # The rename itself outlives a power cut only once the folder is on disk; Windows cannot be asked.
+    with contextlib.suppress(OSError):
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Header and arrays of a whole, unaltered model file."""
+    try:
+        # Opening a pipe would wait for a writer, and a device may never end.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ModelFileError(f"{path} is not a file; pass the file that WideGPRegressor.save wrote.")
+        with open(path, "rb") as file:
+            text = _metadata(file, path)
+            file.seek(0)
+            data = file.read()
+    except FileNotFoundError as error:
+        raise ModelFileError(f"{path} does not exist; check the path.") from error
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read ({error.strerror}); check path and rights.") from error
+    header = _checked_header(text, path)
+    _check_digest(data, text["sha256"], path)
+    try:
+        return header, safetensors.load(data)
+    except Exception as error:
+        raise ModelFileError(f"{path} is damaged ({error}); copy or save the model again.") from error
+
+
+def _metadata(file: BinaryIO, path: Path) -> dict[str, str]:
+    """The metadata of a safetensors file, read without the arrays: another file may be huge."""
+    size = os.fstat(file.fileno()).st_size
+    if size == 0:
+        raise ModelFileError(f"{path} is empty; copy or save the model again.")
+    length = int.from_bytes(file.read(8), "little")
+    try:
+        if length > min(size - 8, LARGEST_HEADER):
+            raise ValueError("the header is longer than the file")
+        text = json.loads(file.read(length))["__metadata__"]
+        return {key: str(text[key]) for key in ("header", "sha256")}
+    # Any bytes may stand here, and JSON of any shape: all that fails says the same.
+    except Exception as error:
+        raise ModelFileError(
+            f"{path} is not a widegp model, or not all of one; pass a whole file of WideGPRegressor.save."
+        ) from error
+
+
+def _checked_header(text: dict[str, str], path: Path) -> dict[str, Any]:
+    try:
+        header = json.loads(text["header"])
+        name, version = header.pop("format"), int(header.pop("format_version"))
+        if name != FORMAT:
+            raise ValueError(f"the format is {name!r}")
+    except Exception as error:
+        raise ModelFileError(f"{path} is not a widegp model; pass a file of WideGPRegressor.save.") from error
+    # Before the checksum, which a later format may compute in another way.
+    if version > FORMAT_VERSION:
+        writer = header.get("package_version", "unknown")
+        raise ModelFileError(
+            f"{path} has format {version}, written by widegp {writer}, and this version reads up to"
+            f" {FORMAT_VERSION}; update widegp."
+        )
+    return header
+
+
+def _check_digest(data: bytes, digest: str, path: Path) -> None:
+    start = data.find(f'"sha256":"{digest}"'.encode()) + len('"sha256":"')
+    view, end = memoryview(data), start + len(BLANK)
+    found = hashlib.sha256(view[:start])
+    found.update(BLANK.encode())
+    found.update(view[end:])
+    if found.hexdigest() != digest:
+        raise ModelFileError(f"{path} is damaged: its checksum differs; copy or save the model again.")
