@@ -6,9 +6,9 @@
     free      psi = z                   parameters of a target warp
 
 The fit maximises the posterior density of the parameters themselves, so no Jacobian of these maps enters,
-and the maximum is the same under softplus and exp. Adam uses softplus, which is what the paper's steps of 1e-3
-move in. L-BFGS uses exp: variances run over many orders of magnitude, and softplus is linear for the large ones,
-so that going from 10 to 1,000 is a hundred times as far as from 0.1 to 10.
+and the maximum is the same under softplus and exp. Adam uses softplus, in which the paper's steps of 1e-3 are
+taken. L-BFGS uses exp: variances run over many orders of magnitude, and softplus is linear for the large
+ones, so that from 10 to 1,000 is a hundred times as far as from 0.1 to 10.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class ParameterSpace:
 
     def pack(self, values: Values) -> np.ndarray:
         """{name: value} -> z (p,), pulled inside the bounds."""
-        parts = [np.ravel(to_unconstrained(name, _inside(name, values[name]), self.log)) for name in self.shapes]
+        inside = {name: _inside(name, values[name]) for name in self.shapes}
+        parts = [np.ravel(to_unconstrained(name, value, self.log)) for name, value in inside.items()]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def unpack(self, z: np.ndarray) -> Values:
@@ -108,7 +109,8 @@ class ParameterSpace:
 
     def pull_back(self, z: np.ndarray, gradient: Values) -> np.ndarray:
         """dF/d values -> dF/dz."""
-        parts = [np.ravel(gradient[name] * slope(name, part, self.log)) for name, part in self.split(z).items()]
+        pieces = self.split(z).items()
+        parts = [np.ravel(gradient[name] * slope(name, part, self.log)) for name, part in pieces]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def bounds(self) -> list[tuple[float, float]]:
@@ -119,8 +121,8 @@ class ParameterSpace:
                 out += list(self.psi_bounds)
                 continue
             kind = kind_of(name)
-            low, high = (float(to_unconstrained(name, np.asarray(b), self.log)) for b in (kind.lower, kind.upper))
-            out += [(low, high)] * int(np.prod(shape))
+            ends = to_unconstrained(name, np.array([kind.lower, kind.upper]), self.log)
+            out += [(float(ends[0]), float(ends[1]))] * int(np.prod(shape))
         return out
 
     def labels(self) -> list[str]:
