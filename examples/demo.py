@@ -192,9 +192,8 @@ def main() -> None:
         f"Friedman's function: {TRAIN_ROWS:,} training rows, {data.X.shape[1]} inputs, noise sd {NOISE_SD:g}."
     )
     model, seconds = fit(data)
-    state = "converged" if model.converged_ else "not converged"
     console.print(
-        f"Fitted in {seconds:.1f} s: {state} ({model.result_.reason}) after {model.n_iter_} iterations,"
+        f"Fitted in {seconds:.1f} s: {model.result_.reason} after {model.n_iter_} iterations,"
         f" log posterior {model.log_posterior_:.1f}.\n"
     )
     forecast = Forecast(*model.predict(data.X_test, return_std=True))

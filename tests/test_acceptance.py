@@ -70,7 +70,8 @@ def test_superconductivity_with_the_papers_protocol():
     mean, sd = model.predict(split.X_test, return_std=True)
     assert metrics.rmse(split.y_test, mean) == pytest.approx(18.464, rel=0.05)
     assert metrics.mae(split.y_test, mean) == pytest.approx(11.996, rel=0.05)
-    assert metrics.mese(split.y_test, mean, sd) == pytest.approx(347.0, rel=0.05)
+    # A squared score: 5% of the RMSE is 10% of it.
+    assert metrics.mese(split.y_test, mean, sd) == pytest.approx(347.0, rel=0.1)
 
 
 @superconductivity
