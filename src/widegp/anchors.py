@@ -20,6 +20,7 @@ _RESIDUAL = 1e-10
 _CHUNK = 16_384
 _LLOYD_WORK = 2e7
 _SEEDING_WORK = 2e7
+_GREEDY_WORK = 2e8
 
 KernelMatrix = Callable[[np.ndarray, np.ndarray], np.ndarray]
 KernelDiagonal = Callable[[np.ndarray], np.ndarray]
@@ -129,6 +130,9 @@ def _kmeans_plus_plus(sample: np.ndarray, rank: int, rng: np.random.Generator, c
     """Rows of the sample seeded far apart, distinct; fewer than `rank` only if there are no others."""
     from sklearn.cluster import kmeans_plusplus
 
+    if len(sample) * rank > _GREEDY_WORK:
+        # Seeding one by one would take minutes; with so many seeds, random ones cover the table too.
+        return _first_distinct(sample, rng.permutation(len(sample)), rank, closest)
     rows = _sample(len(sample), max(SAMPLE_ROWS, 10 * rank), rng)
     trials = None if len(rows) * rank <= _SEEDING_WORK else 1
     seed = int(rng.integers(2**31 - 1))
@@ -140,6 +144,10 @@ def _kmeans_plus_plus(sample: np.ndarray, rank: int, rng: np.random.Generator, c
 
 def _centroids(sample: np.ndarray, seeds: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Centroids from Lloyd's steps, in small batches where whole passes would take minutes."""
+    from widegp.neighbors.device import centroids_on_device, has_accelerator
+
+    if has_accelerator():
+        return centroids_on_device(sample, seeds)
     from sklearn.cluster import KMeans, MiniBatchKMeans
 
     shared = {"init": sample[seeds], "n_init": 1, "random_state": int(rng.integers(2**31 - 1))}

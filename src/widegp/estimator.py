@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,12 +17,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from widegp.approximations.build import NAMES, WITH_NEIGHBORS, Builder, Dials
-from widegp.compute.backend import choose_backend
+from widegp.compute.backend import Backend, choose_backend
 from widegp.data.preprocessing import InputScaler, TargetScaler
 from widegp.inference.choose import calibrate, choose_dials, choose_warp
 from widegp.inference.curvature import describe
 from widegp.inference.fit import Fitted, OptimizerSettings, fit_map
-from widegp.inference.objective import start_values
+from widegp.inference.journal import Journal, fingerprint
+from widegp.inference.objective import Problem, start_values
 from widegp.inference.priors import resolve_priors
 from widegp.inference.result import FitResult
 from widegp.kernels.base import Kernel
@@ -29,6 +32,8 @@ from widegp.persist import load_model, save_model
 from widegp.prediction import TrainingRows, make_predictor
 from widegp.progress import Progress
 from widegp.warps import FittedWarp, make_warp
+
+Report = Callable[[str, int, float, dict[str, np.ndarray]], None]
 
 
 class WideGPRegressor(RegressorMixin, BaseEstimator):
@@ -62,6 +67,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     batch_rows : rows per step of Adam, drawn anew each time; all rows by default.
     budget : seconds that fitting may take; ``"auto"`` then also turns down its dials to fit.
     backend : ``"auto"``, ``"native"`` (CPU) or ``"xla"`` (JAX, any device).
+    checkpoint : a file in which every evaluation is written down; a fit that was killed and is called again
+        with the same table, settings and file goes on from there and ends with the same answer.
 
     Attributes
     ----------
@@ -99,6 +106,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         batch_rows: int | None = None,
         budget: float | None = None,
         backend: str = "auto",
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.kernel = kernel
         self.approximation = approximation
@@ -123,6 +131,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         self.batch_rows = batch_rows
         self.budget = budget
         self.backend = backend
+        self.checkpoint = checkpoint
 
     @classmethod
     def paper_protocol(cls, noise_start: float | None = None, **changes: Any) -> Self:
@@ -140,8 +149,11 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         }  # fmt: skip
         return cls(**(settings | changes))
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Estimate the parameters from X (n, I), y (n,) and prepare predictions."""
+    def fit(self, X: ArrayLike, y: ArrayLike, *, progress: Report | None = None) -> Self:
+        """Estimate the parameters from X (n, I), y (n,) and prepare predictions.
+
+        ``progress(stage, iteration, objective, values)`` is called once per iteration.
+        """
         began = time.perf_counter()
         X, y = _checked_table(self, X, y)
         self._check_settings()
@@ -150,24 +162,18 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         rows, target = self._inputs.transform(X), self._target.transform(y)
         kernel, start = self._start(rows)
         backend = choose_backend(kernel, self.backend)
-        priors = resolve_priors(self.priors, rows.shape[1], self.ard)
-        dials = choose_dials(
-            self._dials(), len(rows), rows.shape[1], self.ard, self.budget,
-            lambda: calibrate(rows, kernel, backend, self._seed),
-        )  # fmt: skip
-        builder = Builder(rows, dials, backend, self._seed)
+        journal = self._journal(X, y)
+        builder = Builder(rows, self._resolved(rows, kernel, backend, journal), backend, self._seed)
         scale = {"offset": self._target.mean, "scale": self._target.sd}
+        priors = resolve_priors(self.priors, rows.shape[1], self.ard)
+        problem = Problem(kernel, target, make_warp("none", **scale), priors, journal)
         with backend.scope():
-            name, psi = choose_warp(self.target_transform, y, target, builder, kernel, start, priors, scale)
-            warp = make_warp(name, **scale)
+            name, psi = choose_warp(self.target_transform, y, problem, builder, start, scale)
+            problem = replace(problem, warp=make_warp(name, **scale))
             start = start | ({"psi": psi} if psi.size else {})
-            settings = OptimizerSettings(
-                self.optimizer, self.max_iter, self.learning_rate, self.noise_learning_rate,
-                None if self.budget is None else max(0.0, self.budget - (time.perf_counter() - began)),
-                self.start is None, self.batch_rows,
-            )  # fmt: skip
-            with Progress(self.verbose) as progress:
-                fitted = fit_map(builder, kernel, start, target, warp, priors, settings, progress.update)
+            spent = journal.seconds() if journal else time.perf_counter() - began
+            with Progress(self.verbose, progress) as shown:
+                fitted = fit_map(builder, problem, start, self._settings(spent), shown.update)
             self._store(fitted, builder, name, target, scale)
         self.result_ = self._result(fitted, builder, time.perf_counter() - began)
         self.converged_, self.n_iter_ = self.result_.converged, self.result_.n_iter
@@ -177,6 +183,34 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
                 f"The fit has not converged: {self.result_.reason}.", ConvergenceWarning, stacklevel=2
             )
         return self
+
+    def _journal(self, X: np.ndarray, y: np.ndarray) -> Journal | None:
+        """The journal of this very fit, if evaluations are to be written down."""
+        if self.checkpoint is None:
+            return None
+        apart = {"checkpoint", "verbose", "random_state", "predict_neighbors"}
+        settings = {k: v for k, v in self.get_params(deep=False).items() if k not in apart}
+        return Journal.open(self.checkpoint, fingerprint(settings | {"seed": self._seed}, X, y))
+
+    def _resolved(self, rows: np.ndarray, kernel: Kernel, backend: Backend, journal: Journal | None) -> Dials:
+        """The dials, ``"auto"`` resolved; a choice by the clock is made once for all runs of a fit."""
+
+        def choose() -> dict[str, Any]:
+            return asdict(
+                choose_dials(
+                    self._dials(), len(rows), rows.shape[1], self.ard, self.budget,
+                    lambda: calibrate(rows, kernel, backend, self._seed),
+                )
+            )  # fmt: skip
+
+        return Dials(**(journal.choice("dials", choose) if journal else choose()))
+
+    def _settings(self, spent: float) -> OptimizerSettings:
+        left = None if self.budget is None else max(0.0, self.budget - spent)
+        return OptimizerSettings(
+            self.optimizer, self.max_iter, self.learning_rate, self.noise_learning_rate, left,
+            self.start is None, self.batch_rows, self._seed,
+        )  # fmt: skip
 
     def _start(self, rows: np.ndarray) -> tuple[Kernel, dict[str, np.ndarray]]:
         """The kernel to fit, and where its parameters begin."""

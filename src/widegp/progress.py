@@ -1,9 +1,10 @@
-"""A line per iteration, for those who ask."""
+"""A line per iteration for those who ask, and a call for those who show it their own way."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -13,8 +14,8 @@ import numpy as np
 class Progress:
     """Prints stage, iteration, objective and seconds to stderr when ``verbose`` is at least 1."""
 
-    def __init__(self, verbose: int) -> None:
-        self.verbose = verbose
+    def __init__(self, verbose: int, report: Callable[[str, int, float, dict], None] | None = None) -> None:
+        self.verbose, self.report = verbose, report
         self.began = time.perf_counter()
 
     def __enter__(self) -> Self:
@@ -26,6 +27,8 @@ class Progress:
         return None
 
     def update(self, stage: str, iteration: int, value: float, values: dict[str, np.ndarray]) -> None:
+        if self.report is not None:
+            self.report(stage, iteration, value, values)
         if not self.verbose:
             return
         shown = "  ".join(f"{k} {float(np.mean(v)):.4g}" for k, v in values.items() if k != "psi")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit, prange
+from widegp.neighbors.jit import njit, prange
 
 from widegp.compute.native_arc import line, line_pullback
 

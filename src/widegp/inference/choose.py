@@ -16,10 +16,9 @@ from widegp.approximations.build import Builder, Dials
 from widegp.approximations.dense import Dense
 from widegp.compute.backend import Backend
 from widegp.inference.fit import START_ROWS
-from widegp.inference.objective import MapObjective
+from widegp.inference.objective import Problem
 from widegp.inference.optimizers import lbfgs
 from widegp.inference.parameters import ParameterSpace, Values
-from widegp.inference.priors import Prior
 from widegp.kernels.base import Kernel
 from widegp.neighbors import nearest_earlier
 from widegp.neighbors.metric import embed
@@ -155,8 +154,8 @@ def _dense_fits(n_rows: int) -> bool:
 
 
 def choose_warp(
-    asked: str | None, y: np.ndarray, target: np.ndarray, builder: Builder, kernel: Kernel, start: Values,
-    priors: dict[str, Prior], scale: dict[str, float],
+    asked: str | None, y: np.ndarray, problem: Problem, builder: Builder, start: Values,
+    scale: dict[str, float],
 ) -> tuple[str, np.ndarray]:  # fmt: skip
     """The name of the warp and where its parameters begin.
 
@@ -166,16 +165,16 @@ def choose_warp(
     if asked is None or asked == "none":
         return "none", np.zeros(0)
     if asked != "auto":
-        return asked, profile_start(target, asked, **scale)
+        return asked, profile_start(problem.y, asked, **scale)
     rows = np.random.default_rng(builder.seed).permutation(len(y))[: min(len(y), START_ROWS)]
     likelihood = Dense(builder.X[rows], builder.backend)
     scalar = {k: (np.asarray(v.mean()) if k == "sigma_u2" else v) for k, v in start.items()}
     best = (np.inf, "none", np.zeros(0))
     for name in candidates(y):
-        warp, psi = make_warp(name, **scale), profile_start(target, name, **scale)
+        warp, psi = make_warp(name, **scale), profile_start(problem.y, name, **scale)
         values = scalar | ({"psi": psi} if psi.size else {})
         space = ParameterSpace.of(values, tuple(warp.bounds) if psi.size else ())
-        objective = MapObjective(likelihood, kernel, target[rows], warp, priors, space)
+        objective = replace(problem, warp=warp).on(likelihood, rows, space)
         out = lbfgs(objective, space.pack(values), space.bounds(), len(rows), 20)
         if out.value < best[0]:
             best = (out.value, name, space.unpack(out.z).get("psi", np.zeros(0)))

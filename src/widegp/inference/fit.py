@@ -11,13 +11,11 @@ import numpy as np
 
 from widegp.approximations.build import NEEDS_ROWS, WITH_NEIGHBORS, Builder
 from widegp.approximations.dense import Dense
-from widegp.inference.objective import MapObjective, start_values
+from widegp.inference.objective import MapObjective, Problem, start_values
 from widegp.inference.optimizers import adam, lbfgs
 from widegp.inference.parameters import ParameterSpace, Values
-from widegp.inference.priors import Prior
 from widegp.inference.result import Optimum, Reason
 from widegp.kernels.base import Kernel
-from widegp.warps import Warp
 
 # Rows of the exact likelihood that chooses among the starts.
 START_ROWS = 700
@@ -31,7 +29,8 @@ COARSE_ROWS = 2000
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """``rate``, ``noise_rate`` and ``batch_rows`` are Adam's; ``max_iter`` counts iterations or steps."""
+    """``rate``, ``noise_rate``, ``batch_rows`` and the batches' ``seed`` are Adam's; ``max_iter`` counts
+    iterations or steps; ``seconds`` are those left of a budget."""
 
     name: str
     max_iter: int
@@ -40,6 +39,7 @@ class OptimizerSettings:
     seconds: float | None = None
     explore: bool = True
     batch_rows: int | None = None
+    seed: int = 0
 
 
 @dataclass
@@ -55,31 +55,26 @@ class Fitted:
 
 def fit_map(
     builder: Builder,
-    kernel: Kernel,
+    problem: Problem,
     start: Values,
-    y: np.ndarray,
-    warp: Warp,
-    priors: dict[str, Prior],
     settings: OptimizerSettings,
     report: Callable[[str, int, float, Values], None] | None = None,
 ) -> Fitted:
-    """Minimise eq. (map_loss_body) from ``start``; y (n,) in the order of the table."""
+    """Minimise eq. (map_loss_body) from ``start``; the targets are in the order of the table."""
     clock = time.perf_counter()
     deadline = None if settings.seconds is None else clock + settings.seconds
-    psi_bounds = tuple(warp.bounds) if "psi" in start else ()
+    psi_bounds = tuple(problem.warp.bounds) if "psi" in start else ()
     space = ParameterSpace.of(start, psi_bounds, log=settings.name == "lbfgs")
     seconds: dict[str, float] = {}
     if settings.explore and settings.name == "lbfgs":
-        start = explore(builder, kernel, start, y, warp, priors, space, deadline)
+        start = explore(builder, problem, start, space, deadline)
         seconds["start"] = time.perf_counter() - clock
         for rows in coarse_rows(builder):
             tick = time.perf_counter()
             part = Builder(builder.X[rows], builder.dials, builder.backend, builder.seed)
-            start = _rounds(
-                part, kernel, start, y[rows], warp, priors, space, settings, deadline, None
-            ).values
+            start = _rounds(part, problem.restricted(rows), start, space, settings, deadline, None).values
             seconds[f"{len(rows)} rows"] = time.perf_counter() - tick
-    fitted = _rounds(builder, kernel, start, y, warp, priors, space, settings, deadline, report)
+    fitted = _rounds(builder, problem, start, space, settings, deadline, report)
     fitted.seconds = {**seconds, **fitted.seconds}
     return fitted
 
@@ -99,9 +94,8 @@ def coarse_rows(builder: Builder) -> list[np.ndarray]:
 
 
 def _rounds(
-    builder: Builder, kernel: Kernel, values: Values, y: np.ndarray, warp: Warp, priors: dict[str, Prior],
-    space: ParameterSpace, settings: OptimizerSettings, deadline: float | None,
-    report: Callable[[str, int, float, Values], None] | None,
+    builder: Builder, problem: Problem, values: Values, space: ParameterSpace, settings: OptimizerSettings,
+    deadline: float | None, report: Callable[[str, int, float, Values], None] | None,
 ) -> Fitted:  # fmt: skip
     """Optimise, find neighbours and anchors again where the metric has moved, optimise on."""
     done, rounds, evaluations = 0, 0, 0
@@ -110,7 +104,8 @@ def _rounds(
     while True:
         rounds += 1
         tick = time.perf_counter()
-        objective = _objective(builder, kernel, values, y, warp, priors, space)
+        approximation = builder.build(problem.kernel_at(values))
+        objective = problem.on(approximation, builder.order, space)
         seconds["search"] += time.perf_counter() - tick
         limit = settings.max_iter - done
         if rounds == 1 and _refreshes(builder, values) and settings.name == "lbfgs":
@@ -126,15 +121,6 @@ def _rounds(
             break
     whole = replace(optimum, path=tuple(path), n_evaluations=evaluations)
     return Fitted(values, objective, whole, rounds, seconds)
-
-
-def _objective(
-    builder: Builder, kernel: Kernel, values: Values, y: np.ndarray, warp: Warp, priors: dict[str, Prior],
-    space: ParameterSpace,
-) -> MapObjective:  # fmt: skip
-    template = MapObjective(None, kernel, y, warp, priors, space)  # type: ignore[arg-type]
-    approximation = builder.build(template.at(values))
-    return replace(template, approximation=approximation, y=y[builder.order])
 
 
 def _refreshes(builder: Builder, values: Values) -> bool:
@@ -167,16 +153,16 @@ def _optimise(
         return lbfgs(objective, space.pack(values), space.bounds(), n_rows, limit, deadline, progress)
     rates = np.array([settings.noise_rate if n == "sigma_eps2" else settings.rate for n in space.labels()])
     if settings.batch_rows is not None:
-        objective = _on_batches(objective, settings.batch_rows)
+        objective = _on_batches(objective, settings.batch_rows, settings.seed)
     return adam(objective, space.pack(values), space.bounds(), n_rows, limit, rates, deadline, progress)
 
 
-def _on_batches(objective: MapObjective, size: int) -> Any:
+def _on_batches(objective: MapObjective, size: int, seed: int) -> Any:
     """The objective estimated at every call from another ``size`` random rows."""
     whole: Any = objective.approximation
     if not hasattr(whole, "batch"):
         raise ValueError("batch_rows needs anchors or neighbours; this approximation uses all rows at once.")
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
 
     def estimate(z: np.ndarray) -> tuple[float, np.ndarray, str | None]:
         rows = rng.choice(whole.n_rows, min(size, whole.n_rows), replace=False)
@@ -186,20 +172,19 @@ def _on_batches(objective: MapObjective, size: int) -> Any:
 
 
 def explore(
-    builder: Builder, kernel: Kernel, start: Values, y: np.ndarray, warp: Warp, priors: dict[str, Prior],
-    space: ParameterSpace, deadline: float | None = None,
-) -> Values:  # fmt: skip
+    builder: Builder, problem: Problem, start: Values, space: ParameterSpace, deadline: float | None = None
+) -> Values:
     """The best of several short fits on few rows with the exact likelihood.
 
     From one start a fit can collapse to the mean predictor, with all variance put down to noise. The
     starts differ in how fast the function varies (sigma_u2) and in how much of it is noise.
     """
-    n = len(y)
+    n = len(builder.X)
     rows = np.random.default_rng(builder.seed).permutation(n)[: min(n, START_ROWS)]
     shared = {k: v for k, v in start.items() if k != "sigma_u2"}
     scalar = {k: (np.asarray(v.mean()) if k == "sigma_u2" else v) for k, v in start.items()}
     small = ParameterSpace.of(scalar, space.psi_bounds)
-    objective = MapObjective(Dense(builder.X[rows], builder.backend), kernel, y[rows], warp, priors, small)
+    objective = problem.on(Dense(builder.X[rows], builder.backend), rows, small)
     best: tuple[float, Any] = (np.inf, None)
     for factor, noise in ((1.0, 1.0), (8.0, 0.25), (0.1, 4.0)):
         trial = {

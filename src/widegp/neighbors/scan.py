@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import get_num_threads, njit
+from widegp.neighbors.jit import COMPILED, get_num_threads, njit
 
 from widegp.neighbors.threads import in_threads
 
@@ -59,6 +59,9 @@ def scan(
     seeds = seeds.astype(np.int32, copy=False)
 
     def part(rows: slice) -> None:
+        if not COMPILED:
+            _scan_plainly(reference, queries[rows], first[rows], last[rows], seeds[rows], found[rows])
+            return
         _scan_part(reference, queries[rows], first[rows], last[rows], seeds[rows], width, found[rows])
 
     in_threads(part, _parts(reference, first, last, seeds))
@@ -72,6 +75,20 @@ def _parts(reference: np.ndarray, first: np.ndarray, last: np.ndarray, seeds: np
     n_parts = 16 * get_num_threads() if work > _THREADED_WORK else 1
     size = -(-n_queries // (n_parts * QUERY_BLOCK)) * QUERY_BLOCK
     return [slice(start, start + size) for start in range(0, n_queries, size)][::-1]
+
+
+def _scan_plainly(
+    reference: np.ndarray, queries: np.ndarray, first: np.ndarray, last: np.ndarray, seeds: np.ndarray,
+    found: np.ndarray,
+) -> None:  # fmt: skip
+    """`_scan_part` without a compiler, a query at a time."""
+    for q, query in enumerate(queries):
+        rows = np.concatenate([np.arange(first[q], last[q]), seeds[q][seeds[q] >= 0]])
+        if len(rows) == 0:
+            continue
+        distance = ((reference[rows] - query) ** 2).sum(1)
+        near = np.lexsort([rows, distance])[: found.shape[1]]
+        found[q, : len(near)] = rows[near]
 
 
 @njit(cache=True, error_model="numpy")

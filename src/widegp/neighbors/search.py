@@ -28,7 +28,8 @@ def nearest_earlier(
     points : x, (n, I), embedded so that Euclidean distance is the wanted one; float32 halves the time.
     count : neighbours of each row.
     method : "exact"; "approximate", by faiss, above some thousand rows; or "auto", exact up to
-        ``EXACT_ROWS`` rows. Without faiss the search is exact at any size, its time growing as n^2.
+        ``EXACT_ROWS`` rows. Without faiss the search is exact at any size, its time growing as n^2. Where
+        there is an accelerator, "auto" searches there, by `neighbors.device`.
     recall : share of the true neighbours that the approximate search is tuned to find.
 
     Returns
@@ -37,6 +38,10 @@ def nearest_earlier(
     under either method.
     """
     points = as_points(points)
+    if _on_device(method, len(points)):
+        from widegp.neighbors.device import nearest_on_device
+
+        return nearest_on_device(points, points, np.arange(len(points)), count)
     if _is_exact(method, count, recall, len(points)):
         return _earlier_exact(points, 0, len(points), count)
     return _earlier_approximate(points, count, recall)
@@ -77,7 +82,8 @@ class NeighborIndex:
         self.recall = recall
         self._lists: InvertedLists | None = None
         self._tuned_for = -1
-        if not _is_exact(method, 1, recall, len(self.reference)):
+        self._device = _on_device(method, len(self.reference))
+        if not self._device and not _is_exact(method, 1, recall, len(self.reference)):
             self._lists = InvertedLists(self.reference)
             self._lists.add(self.reference)
 
@@ -91,6 +97,10 @@ class NeighborIndex:
             )
         _check_count(count)
         n, size = len(self.reference), len(queries)
+        if self._device:
+            from widegp.neighbors.device import nearest_on_device
+
+            return nearest_on_device(self.reference, queries, np.full(size, n), count)
         if self._lists is None or count >= n or count == 0:
             return scan(self.reference, queries, np.zeros(size, np.int64), np.full(size, n), count)
         if self._tuned_for != count:
@@ -152,6 +162,15 @@ def _ranked(
     few = (seeds >= 0).sum(axis=1) < count
     seeds[few] = -1
     return scan(reference, queries, np.where(few, 0, first), last, count, seeds)
+
+
+def _on_device(method: str, n_rows: int) -> bool:
+    """Whether an accelerator is there to search a table that it can hold."""
+    if method != "auto" or n_rows <= _SMALLEST_INDEX:
+        return False
+    from widegp.neighbors.device import has_accelerator
+
+    return has_accelerator()
 
 
 def _is_exact(method: str, count: int, recall: float, n_rows: int) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from numba import get_num_threads
+from widegp.neighbors.jit import get_num_threads
 
 
 def in_threads(
