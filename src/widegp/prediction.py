@@ -12,6 +12,7 @@ from widegp.approximations.family import FamilyPosterior
 from widegp.approximations.nystrom import NystromPosterior
 from widegp.approximations.sums import RULES
 from widegp.compute.backend import Backend, Block, choose_backend
+from widegp.engines.blocks import padded
 from widegp.kernels.base import Kernel
 from widegp.neighbors import NeighborIndex
 from widegp.neighbors.metric import embed
@@ -151,7 +152,12 @@ class FamilyPredictor:
         local = local.reshape(near.shape).astype(np.int32) + np.int32(len(X))
         y = np.concatenate([np.zeros(len(X)), self.rows.y[halo]])
         points = np.concatenate([X, self.rows.X[halo]])
-        return Block(points, y, local, np.ones(len(X)), np.zeros((len(points), 0)))
+        block = Block(points, y, local, np.ones(len(X)), np.zeros((len(points), 0)))
+        if not self.backend.pads:
+            return block
+        # Few shapes for the compiler: powers of two.
+        own, beside = (1 << (size - 1).bit_length() for size in (len(X), len(halo)))
+        return padded(block, own, own + beside)
 
     def _predict(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         p = self.posterior
@@ -164,6 +170,7 @@ class FamilyPredictor:
                 rows = self.backend.condition(p.kernel, self.noise, block, phi)
                 phi, d = rows.features, np.asarray(rows.d)
                 mean = phi @ p.beta - rows.y
+            mean, d, phi = mean[: len(X)], d[: len(X)], phi[: len(X)]
             half = np.asarray(self.backend.solve_lower(p.L_B, phi.T))
         return np.asarray(mean), np.maximum(d, self.noise) + (half * half).sum(0)
 

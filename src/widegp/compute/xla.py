@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from widegp.compute.backend import Block, Conditional, RowCotangents
 from widegp.kernels.base import Kernel
@@ -23,9 +25,14 @@ class XlaBackend:
     xp = jnp
     pads = True
 
-    def scope(self) -> AbstractContextManager:
-        """Float64 for the computations inside, and for nobody else."""
-        return jax.enable_x64(True)
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Float64 for the computations inside, and for nobody else.
+
+        What is left to the host is small, and BLAS on all cores takes longer for it than on one.
+        """
+        with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
+            yield
 
     def cholesky(self, matrix: Array) -> Array:
         return jnp.linalg.cholesky(matrix)

@@ -65,7 +65,7 @@ class BlockedRows:
         for rows, halo, local in self.cuts:
             everyone = np.concatenate([rows, halo])
             block = Block(self.X[everyone], self.y[everyone], local, np.ones(len(rows)), self.dy[everyone])
-            yield _padded(block, own, total) if self.pad else block
+            yield padded(block, own, total) if self.pad else block
 
     def _slices(self) -> Iterator[Block]:
         for start in range(0, len(self.X), self.block_rows):
@@ -74,10 +74,10 @@ class BlockedRows:
                 self.X[rows], self.y[rows], self.neighbors[rows], np.ones(len(self.X[rows])), self.dy[rows]
             )
             size = min(self.block_rows, len(self.X))
-            yield _padded(block, size, size) if self.pad else block
+            yield padded(block, size, size) if self.pad else block
 
 
-def _padded(block: Block, own: int, total: int) -> Block:
+def padded(block: Block, own: int, total: int) -> Block:
     """Blank rows between the block's own and its halo, and after: weight 0, no neighbours."""
     n_own, n_halo = block.n_own, len(block.X) - block.n_own
     shift = own - n_own

@@ -104,8 +104,9 @@ def _rounds(
     while True:
         rounds += 1
         tick = time.perf_counter()
-        approximation = builder.build(problem.kernel_at(values))
-        objective = problem.on(approximation, builder.order, space)
+        objective = problem.on(builder.build(problem.kernel_at(values)), builder.order, space)
+        if rounds == 1:
+            objective = _with_better_anchors(builder, objective, values)
         seconds["search"] += time.perf_counter() - tick
         limit = settings.max_iter - done
         if rounds == 1 and _refreshes(builder, values) and settings.name == "lbfgs":
@@ -121,6 +122,19 @@ def _rounds(
             break
     whole = replace(optimum, path=tuple(path), n_evaluations=evaluations)
     return Fitted(values, objective, whole, rounds, seconds)
+
+
+def _with_better_anchors(builder: Builder, objective: MapObjective, values: Values) -> MapObjective:
+    """The anchors, of those spread in either metric, under which the targets are likelier at ``values``."""
+    metric, Z = builder.metric, builder.Z
+    other = builder.in_other_metric(objective.approximation, objective.at(values))  # type: ignore[arg-type]
+    if other is None:
+        return objective
+    z, changed = objective.space.pack(values), replace(objective, approximation=other)
+    if changed(z)[0] < objective(z)[0]:
+        return changed
+    builder.metric, builder.Z = metric, Z
+    return objective
 
 
 def _refreshes(builder: Builder, values: Values) -> bool:
