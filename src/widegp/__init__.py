@@ -1,9 +1,16 @@
 """Gaussian processes from wide Bayesian neural networks, for tables of up to millions of rows."""
 
-from widegp import budget, kernels, metrics
-from widegp.estimator import WideGPRegressor, load
-from widegp.inference.priors import Beta, InverseGamma
-from widegp.inference.result import FitResult, Reason
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from widegp import budget, designs, identifiability, kernels, metrics, networks, simulate
+    from widegp.estimator import WideGPRegressor, load
+    from widegp.inference.priors import Beta, InverseGamma
+    from widegp.inference.result import FitResult, Reason
+    from widegp.table_model import TableModel
 
 __version__ = "0.1.0"
 
@@ -12,9 +19,41 @@ __all__ = [
     "FitResult",
     "InverseGamma",
     "Reason",
+    "TableModel",
     "WideGPRegressor",
     "budget",
+    "designs",
+    "identifiability",
     "kernels",
     "load",
     "metrics",
+    "networks",
+    "simulate",
 ]
+
+# Where each public name lives. They are imported when first asked for: JAX and scikit-learn take seconds, and
+# `widegp --help` needs neither.
+_HOMES = {
+    "Beta": "widegp.inference.priors",
+    "FitResult": "widegp.inference.result",
+    "InverseGamma": "widegp.inference.priors",
+    "Reason": "widegp.inference.result",
+    "TableModel": "widegp.table_model",
+    "WideGPRegressor": "widegp.estimator",
+    "load": "widegp.estimator",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name in __all__:
+        value = import_module(f"widegp.{name}")
+    else:
+        raise AttributeError(f"module 'widegp' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

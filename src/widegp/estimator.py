@@ -342,9 +342,13 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         save_model(self, path)
 
 
-def load(path: str | os.PathLike[str]) -> WideGPRegressor:
-    """The model that ``WideGPRegressor.save`` wrote to ``path``; it predicts the same to the last bit."""
-    model: WideGPRegressor = load_model(path, WideGPRegressor)
+def load(path: str | os.PathLike[str], backend: str | None = None) -> WideGPRegressor:
+    """The model that ``WideGPRegressor.save`` wrote to ``path``; it predicts the same to the last bit.
+
+    ``backend`` other than that of the fit, such as ``"xla"`` on a machine with an accelerator, rounds
+    differently.
+    """
+    model: WideGPRegressor = load_model(path, WideGPRegressor, backend)
     return model
 
 

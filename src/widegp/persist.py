@@ -5,7 +5,8 @@
 
 The header holds everything but the arrays, which it names: {"$array": "posterior.Z"}. An object is written
 as its class name and fields, {"$type": "Tanh", ...}; reading builds the classes of ``TYPES`` and no others.
-Training rows are in the file only where prediction conditions on them.
+Training rows are in the file only where prediction conditions on them. A model that was fitted to a table has
+a `TablePart` besides, which readers of the model alone pass over.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ import hashlib
 import json
 import math
 import os
-import secrets
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from safetensors import numpy as safetensors
@@ -29,7 +29,9 @@ from safetensors import numpy as safetensors
 from widegp.approximations.dense import DensePosterior
 from widegp.approximations.family import FamilyPosterior
 from widegp.approximations.nystrom import NystromPosterior
+from widegp.compute.backend import choose_backend
 from widegp.data.preprocessing import InputScaler, TargetScaler
+from widegp.files import FileError, write_whole
 from widegp.inference.priors import Beta, InverseGamma
 from widegp.inference.result import Direction, FitResult, Reason
 from widegp.kernels import LeakyReLU, Mixed, Mixture, ReLU, Sigmoid, Tanh, exact_sigmoid, exact_tanh
@@ -65,7 +67,14 @@ class ModelFileError(ValueError):
     """A file that is not a model, is damaged, or comes from a newer version; the message names the cure."""
 
 
-def save_model(model: Any, path: str | os.PathLike[str]) -> None:
+class TablePart(NamedTuple):
+    """What a model of a table keeps beside the regressor: ``text``, JSON values; ``arrays``, by name."""
+
+    text: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray]
+
+
+def save_model(model: Any, path: str | os.PathLike[str], table: TablePart | None = None) -> None:
     """Write a fitted ``WideGPRegressor`` to ``path``: the whole new file, or the old one untouched."""
     packer = _Packer()
     state = {key: getattr(model, name) for key, name in STATE.items() if hasattr(model, name)}
@@ -75,17 +84,52 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     if not isinstance(parameters["random_state"], int | np.integer | None):
         # A generator has moved since the fit; its state would not give the same fit again.
         parameters["random_state"] = None
+    # A place on the machine that fitted, not a property of the model.
+    parameters.pop("checkpoint", None)
     state |= {"parameters": parameters, "posterior": model._posterior, "rows": model._rows}
     header = {"format": FORMAT, "format_version": FORMAT_VERSION, "package_version": _package_version()}
     header |= {key: packer.pack(value, key) for key, value in state.items()}
-    _write_atomically(Path(os.path.realpath(path)), _seal(header, packer.arrays))
-
-
-def load_model(path: str | os.PathLike[str], make: Callable[..., Any]) -> Any:
-    """The model in ``path``; ``make`` builds an unfitted estimator from its parameters."""
-    header, arrays = _read(Path(path))
+    if table is not None:
+        # As text: the names of columns are keys here, and a column may be called "$type".
+        header["table"] = json.dumps(table.text, allow_nan=False)
+        header["table_arrays"] = packer.pack(table.arrays, "table")
     try:
-        state = {key: _unpack(value, arrays) for key, value in header.items()}
+        write_whole(path, _seal(header, packer.arrays))
+    except FileError as error:
+        raise ModelFileError(str(error)) from error
+
+
+def load_model(path: str | os.PathLike[str], make: Callable[..., Any], backend: str | None = None) -> Any:
+    """The model in ``path``; ``make`` builds an unfitted estimator from its parameters.
+
+    ``backend`` computes the predictions, by default the one that fitted.
+    """
+    header, arrays = _read(Path(path))
+    return _model(header, arrays, path, make, backend)
+
+
+def load_with_table(
+    path: str | os.PathLike[str], make: Callable[..., Any], backend: str | None = None
+) -> tuple[Any, TablePart]:
+    """The model in ``path`` and what `save_model` was given as ``table``."""
+    header, arrays = _read(Path(path))
+    if "table" not in header:
+        raise ModelFileError(
+            f"{path} holds a regressor without the columns of a table; read it with widegp.load,"
+            " or fit with 'widegp fit'."
+        )
+    model = _model(header, arrays, path, make, backend)
+    with _contents(path):
+        return model, TablePart(json.loads(header["table"]), _unpack(header["table_arrays"], arrays))
+
+
+def _model(
+    header: dict[str, Any], arrays: Mapping[str, np.ndarray], path: str | os.PathLike[str],
+    make: Callable[..., Any], backend: str | None,
+) -> Any:  # fmt: skip
+    with _contents(path):
+        own = {key: value for key, value in header.items() if key not in ("table", "table_arrays")}
+        state = {key: _unpack(value, arrays) for key, value in own.items()}
         model = make(**state["parameters"])
         for key, name in STATE.items():
             if key in state:
@@ -93,14 +137,24 @@ def load_model(path: str | os.PathLike[str], make: Callable[..., Any]) -> Any:
         if "feature_names" in state:
             model.feature_names_in_ = np.array(state["feature_names"], dtype=object)
         posterior, rows = (part and part(state["kernel"]) for part in (state["posterior"], state["rows"]))
-        model._ready(posterior, rows, state["result"].backend)
-    # Whoever writes a file can give it a right checksum and any contents: what fails then is the file.
+    if backend is not None:
+        # Asked here, a backend that does not serve this kernel is no fault of the file.
+        choose_backend(state["kernel"], backend)
+    with _contents(path):
+        model._ready(posterior, rows, backend or state["result"].backend)
+    return model
+
+
+@contextlib.contextmanager
+def _contents(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Whoever writes a file can give it a right checksum and any contents: what fails then is the file."""
+    try:
+        yield
     except Exception as error:
         raise ModelFileError(
             f"{path} has the form of a widegp model, but its contents make none ({error!r});"
             " save the model again."
         ) from error
-    return model
 
 
 def _package_version() -> str:
@@ -205,29 +259,6 @@ def _seal(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
     start = data.index(f'"sha256":"{BLANK}"'.encode()) + len('"sha256":"')
     data[start : start + len(BLANK)] = hashlib.sha256(data).hexdigest().encode()
     return bytes(data)
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    if path.is_dir() or not path.parent.is_dir():
-        which = f"{path} is a folder" if path.is_dir() else f"The folder {path.parent} does not exist"
-        raise ModelFileError(f"{which}; pass the name of a file in an existing folder.")
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    # The rename itself outlives a power cut only once the folder is on disk; Windows cannot be asked.
-    with contextlib.suppress(OSError):
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -1,0 +1,5 @@
+"""``python -m widegp.cli`` is ``widegp``."""
+
+from widegp.cli import main
+
+main()

@@ -1,0 +1,100 @@
+"""``widegp compare``"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import typer
+
+from widegp.cli import options
+from widegp.cli.display import FitDisplay
+from widegp.cli.output import console, print_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from widegp.compare import Score
+
+LOWER_IS_BETTER = ("rmse", "nll", "crps")
+
+
+def compare(
+    table: options.TableFile,
+    target: options.Target,
+    drop: options.Drop = None,
+    rank: options.Rank = 500,
+    neighbors: options.Neighbors = 30,
+    predict_neighbors: options.PredictNeighbors = 400,
+    approximation: options.ApproximationOption = "auto",
+    anchors: options.Anchors = "kmeans",
+    ard: options.Ard = False,
+    transform: options.TransformOption = "none",
+    budget: options.Budget = None,
+    test_fraction: options.TestFraction = 0.1,
+    seed: options.Seed = 0,
+    missing: options.Missing = "impute",
+    backend: options.BackendOption = "auto",
+    level: options.Level = 0.95,
+    as_json: options.Json = False,
+) -> None:
+    """Score widegp beside other models on the same rows.
+
+    The others are the mean, linear regression and gradient boosting, which has no intervals of its own: once
+    it gets one sd from its cross-validated residuals, once the ends of the interval from quantile losses. All
+    models get the same inputs; nothing is tuned.
+
+    \b
+    Examples:
+      widegp compare houses.csv --target price
+      widegp compare houses.csv --target price --ard --transform auto --test-fraction 0.2 --json
+    """
+    settings = options.regressor_settings(
+        rank=rank, neighbors=neighbors, predict_neighbors=predict_neighbors, approximation=approximation,
+        anchors=anchors, ard=ard, transform=transform, budget=budget, backend=backend,
+    )  # fmt: skip
+    from widegp.compare import compare as scores_of
+    from widegp.table_model import read_table, split_table
+
+    with FitDisplay(console(stderr=True), None) as display, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        display.update("reading the table", 0, float("nan"), {})
+        whole, _ = read_table(table, target)
+        split = split_table(whole, target, drop or (), test_fraction, seed, missing)
+        if not len(split.y_test):
+            raise typer.BadParameter(
+                "no rows are held out to compare on; pass a larger share.", param_hint="'--test-fraction'"
+            )
+        scores = list(scores_of(split, settings, seed, level, display.update))
+    if as_json:
+        rows = {"rows": len(split.y), "rows_held_out": len(split.y_test)}
+        print_json({"table": str(table), "target": target, "level": level, "seed": seed, **rows,
+                    "models": [score.to_dict() for score in scores]})  # fmt: skip
+        return
+    screen = console()
+    screen.print(_as_table(scores, level))
+    screen.print(
+        f"{len(split.y):,} rows to fit on, {len(split.y_test):,} held out; seed {seed}.", markup=False
+    )
+
+
+def _as_table(scores: list[Score], level: float) -> Table:
+    from rich.table import Table
+
+    from widegp.report.formatting import number, percent, seconds
+
+    shown = Table(caption="Lower is better, but for coverage, which should be the level. Best in bold.")
+    shown.add_column("model")
+    for name in ("RMSE", "NLL", "CRPS", f"coverage of {percent(level)}", "width", "time"):
+        shown.add_column(name, justify="right")
+    smallest = {name: min(getattr(score, name) for score in scores) for name in LOWER_IS_BETTER}
+    for score in scores:
+        cells = [
+            f"[bold]{number(value)}[/bold]" if value == smallest[name] else number(value)
+            for name in LOWER_IS_BETTER
+            for value in [getattr(score, name)]
+        ]
+        shown.add_row(
+            score.model, *cells, percent(score.coverage, 1), number(score.width), seconds(score.seconds)
+        )
+    return shown

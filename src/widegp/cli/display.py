@@ -1,0 +1,91 @@
+"""A live view of a fit, on a terminal only."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+REFRESH_PER_SECOND = 4
+
+
+class FitDisplay:
+    """Stage, iteration, objective, parameters, time: `update` is the ``progress`` of a fit.
+
+    The objective is the MAP loss, eq. (map_loss_body), which falls. Nothing is shown where ``console`` is no
+    terminal.
+    """
+
+    def __init__(self, console: Console, budget: float | None = None) -> None:
+        self.console, self.budget = console, budget
+        self.began = time.perf_counter()
+        self.stage, self.iteration, self.objective = "starting", 0, math.nan
+        self.values: dict[str, Any] = {}
+        self._shown = ExitStack()
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            from rich.live import Live
+
+            live = Live(
+                get_renderable=self.view, console=self.console, transient=True,
+                refresh_per_second=REFRESH_PER_SECOND,
+            )  # fmt: skip
+            self._shown.enter_context(live)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._shown.close()
+
+    def update(self, stage: str, iteration: int, objective: float, values: dict[str, Any]) -> None:
+        self.stage, self.iteration = stage, iteration
+        self.objective = objective
+        self.values = values or self.values
+
+    def view(self) -> Table:
+        """Two columns, a row for each thing known so far."""
+        from rich.table import Table
+
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="bold")
+        grid.add_column()
+        for name, text in self.facts().items():
+            grid.add_row(name, text)
+        return grid
+
+    def facts(self) -> dict[str, str]:
+        elapsed = time.perf_counter() - self.began
+        facts = {"stage": self.stage}
+        if self.iteration:
+            facts["iteration"] = str(self.iteration)
+        if math.isfinite(self.objective):
+            facts["objective"] = f"{self.objective:,.3f}"
+        if self.values:
+            facts["parameters"] = "  ".join(
+                f"{k} {_mean(v):.3g}" for k, v in self.values.items() if k != "psi"
+            )
+        facts["time"] = clock(elapsed)
+        if self.budget is not None:
+            facts["time"] += f", at most {clock(max(0.0, self.budget - elapsed))} left to optimise"
+        return facts
+
+
+def clock(seconds: float) -> str:
+    """m:ss, or h:mm:ss."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _mean(value: Any) -> float:
+    import numpy as np
+
+    return float(np.mean(value))

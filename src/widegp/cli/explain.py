@@ -1,0 +1,85 @@
+"""``widegp explain``"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from widegp.cli import options
+from widegp.cli.output import console, print_json
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import RenderableType
+
+    from widegp.table_model import TableModel
+
+SAMPLE_ROWS = 65536
+
+
+def explain(
+    model: options.ModelFile,
+    table: Annotated[
+        Path | None,
+        typer.Argument(metavar="[TABLE]", help="Rows to explain the model on; its own if left out."),
+    ] = None,
+    level: options.Level = 0.95,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+) -> None:
+    """Say which inputs drive a model, and how.
+
+    Effects are averages over rows: of TABLE, or of the anchors and rows that the model holds.
+
+    \b
+    Examples:
+      widegp explain houses.widegp
+      widegp explain houses.widegp houses.csv --json
+    """
+    from widegp.explain import explain as explained
+    from widegp.table_model import TableModel
+
+    fitted = TableModel.load(model)
+    rows = fitted.inputs_held() if table is None else _rows(fitted, table)
+    found = explained(fitted.regressor, rows, fitted.encoder.feature_names, level=level, seed=seed)
+    if as_json:
+        print_json({"model": str(model), "target": fitted.target, **found})
+    else:
+        console().print(_as_text(found, fitted.target))
+
+
+def _rows(model: TableModel, table: Path) -> np.ndarray:
+    """The inputs of the first rows of a table: averages need no more."""
+    from widegp.data.tables import open_table
+
+    batch = next(open_table(table).batches(SAMPLE_ROWS))
+    rows: np.ndarray = model.encoder.transform(batch)[0]
+    return rows
+
+
+def _as_text(found: dict[str, Any], target: str) -> RenderableType:
+    """Inputs by effect with the ends of their curves, then the balance of the kernel's parts."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from widegp.report.formatting import number, percent, short
+
+    curves = {curve["index"]: curve for curve in found["partial_dependence"]}
+    inputs = Table(title=f"What drives {short(target)}")
+    for name in ("input", "effect", "weight", f"mean of {short(target)} from low to high"):
+        inputs.add_column(name, justify="left" if name == "input" else "right")
+    for entry in found["inputs"]:
+        curve = curves.get(entry["index"])
+        ends = "" if curve is None else " → ".join(number(v) for v in _ends(curve["mean"]))
+        inputs.add_row(Text(short(entry["name"])), percent(entry["effect"]), percent(entry["weight"]), ends)
+    shares = ", ".join(f"{name} {percent(share)}" for name, share in found["balance"]["share"].items())
+    words = [found["words"]["effect"], found["words"]["weight"], f"Prior variance by part: {shares}."]
+    return Group(inputs, *map(Text, words))
+
+
+def _ends(curve: list[float]) -> list[float]:
+    """First, middle and last value: enough to see a rise, a fall or a hump."""
+    return [curve[0], curve[len(curve) // 2], curve[-1]] if len(curve) > 2 else curve

@@ -1,0 +1,184 @@
+"""``widegp fit``"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from widegp.cli import options
+from widegp.cli.display import FitDisplay
+from widegp.cli.errors import Interrupted
+from widegp.cli.output import console, not_the_same, print_json, summary_of, warn
+
+if TYPE_CHECKING:
+    from widegp.table_model import TableModel
+
+JOURNAL = "fit.journal"
+
+
+def fit(
+    table: options.TableFile,
+    target: options.Target,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="MODEL", help="File for the model.")],
+    drop: options.Drop = None,
+    rank: options.Rank = 500,
+    neighbors: options.Neighbors = 30,
+    predict_neighbors: options.PredictNeighbors = 400,
+    approximation: options.ApproximationOption = "auto",
+    anchors: options.Anchors = "kmeans",
+    ard: options.Ard = False,
+    transform: options.TransformOption = "none",
+    budget: options.Budget = None,
+    test_fraction: options.TestFraction = 0.1,
+    seed: options.Seed = 0,
+    missing: options.Missing = "impute",
+    backend: options.BackendOption = "auto",
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder in which every step is written down as it is made."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the fit in --checkpoint.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Fit a model to a table and save it.
+
+    Some rows are held out to score the model. The saved model is the one that was scored: it was fitted on
+    the other rows alone.
+
+    \b
+    Examples:
+      widegp fit houses.csv --target price --out houses.widegp
+      widegp fit houses.parquet --target price --drop id --ard --budget 5m --out houses.widegp
+      widegp fit big.parquet --target y --checkpoint run1 --out big.widegp
+      widegp fit big.parquet --target y --checkpoint run1 --resume --out big.widegp
+    """
+    not_the_same(out, table=table)
+    journal = _journal(checkpoint, resume)
+    settings = options.regressor_settings(
+        rank=rank, neighbors=neighbors, predict_neighbors=predict_neighbors, approximation=approximation,
+        anchors=anchors, ard=ard, transform=transform, budget=budget, backend=backend,
+        checkpoint=None if journal is None else str(journal),
+    )  # fmt: skip
+    from widegp.files import check_place
+    from widegp.table_model import TableModel
+
+    # Hours of fitting must not end at a file that cannot be written.
+    check_place(out)
+    try:
+        with FitDisplay(console(stderr=True), budget) as display, warnings.catch_warnings(), _folder(journal):
+            # They are kept with the model and shown with the scores.
+            warnings.simplefilter("ignore")
+            model = TableModel.fit(
+                table,
+                target,
+                drop or (),
+                test_fraction,
+                seed,
+                missing,
+                display.update,
+                _command(),
+                **settings,
+            )
+            model.save(out)
+    except KeyboardInterrupt as stop:
+        raise Interrupted(_how_to_go_on(journal)) from stop
+    if journal is not None:
+        # The model is on disk: nothing is left to go on with.
+        journal.unlink(missing_ok=True)
+    _show(model, out, as_json)
+
+
+def _journal(checkpoint: Path | None, resume: bool) -> Path | None:
+    """The journal's file, which must be there only to go on with."""
+    if checkpoint is None:
+        if resume:
+            raise typer.BadParameter(
+                "it needs --checkpoint DIR, the folder of the fit to go on with.", param_hint="'--resume'"
+            )
+        return None
+    if checkpoint.exists() and not checkpoint.is_dir():
+        raise typer.BadParameter(
+            f"{checkpoint} is a file; pass the name of a folder.", param_hint="'--checkpoint'"
+        )
+    journal = checkpoint / JOURNAL
+    if journal.exists() and not resume:
+        raise typer.BadParameter(
+            f"{journal} holds an unfinished fit; pass --resume to go on with it, or remove the file.",
+            param_hint="'--checkpoint'",
+        )
+    return journal
+
+
+@contextlib.contextmanager
+def _folder(journal: Path | None) -> Iterator[None]:
+    """The folder of the journal, made if need be; what was made is removed if it stays empty."""
+    made = journal is not None and not journal.parent.exists()
+    if journal is not None:
+        journal.parent.mkdir(exist_ok=True)
+    try:
+        yield
+    finally:
+        if made and journal is not None and not journal.exists():
+            with contextlib.suppress(OSError):
+                journal.parent.rmdir()
+
+
+def _how_to_go_on(journal: Path | None) -> str:
+    if journal is None or not journal.exists():
+        return "Interrupted; no model was written. With --checkpoint DIR a fit can go on where it stopped."
+    again = _command() if "--resume" in sys.argv else f"{_command()} --resume"
+    return f"Interrupted; what was computed is in {journal}. Go on with: {again}"
+
+
+def _command() -> str:
+    return shlex.join(["widegp", *sys.argv[1:]])
+
+
+def _show(model: TableModel, out: Path, as_json: bool) -> None:
+    if model.held_out is None:
+        _show_unscored(model, out, as_json)
+        return
+    summary = summary_of(model)
+    if as_json:
+        print_json({"model": str(out)} | _compact(summary))
+        return
+    from widegp.report import render_terminal
+
+    screen = console()
+    render_terminal(summary, screen)
+    rows = model.provenance["rows"]
+    screen.print(f"Saved to {out}: the model as scored, fitted on the {rows:,} training rows.", markup=False)
+
+
+def _compact(summary: dict[str, Any]) -> dict[str, Any]:
+    """The summary without the points of its plots."""
+    kept = ("target", "verdict", "warnings", "scores", "undetermined", "columns", "provenance")
+    apart = {"fit": ("path",), "held_out": ("points", "calibration", "pit", "quantiles", "trend")}
+    compact = {key: summary[key] for key in kept}
+    for part, left_out in apart.items():
+        compact[part] = {key: value for key, value in summary[part].items() if key not in left_out}
+    compact["model_settings"] = summary["model"]
+    compact["parameters"] = [
+        {key: value for key, value in entry.items() if key != "curves"} for entry in summary["parameters"]
+    ]
+    return compact
+
+
+def _show_unscored(model: TableModel, out: Path, as_json: bool) -> None:
+    regressor, told = model.regressor, model.provenance
+    if as_json:
+        result = {"reason": regressor.result_.reason, "converged": regressor.converged_}
+        parts = {"scores": None, "fit": result, "parameters": regressor.params_, "provenance": told}
+        print_json({"model": str(out), "target": model.target, "warnings": told["warnings"]} | parts)
+        return
+    for text in told["warnings"]:
+        warn(text)
+    typer.echo(f"Fit: {regressor.result_.reason}. No row was held out, so there are no scores.")
+    typer.echo(f"Saved to {out}: the model fitted on all {told['rows']:,} rows.")

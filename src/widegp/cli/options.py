@@ -1,0 +1,84 @@
+"""Options that commands share, with the words of their help."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+def seconds(text: str) -> float:
+    """ "90", "90s", "5m" or "2h" in seconds."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(s|m|min|h|)\s*", str(text))
+    value = float(found[1]) * SECONDS[found[2]] if found else math.nan
+    if not value > 0:
+        raise typer.BadParameter(f"{text!r} is not a time; write it like 90s, 5m or 2h.")
+    return value
+
+
+def fraction(value: float) -> float:
+    if not 0 <= value < 1:
+        raise typer.BadParameter(
+            f"{value:g} is not a share of the rows; pass a number from 0 to below 1, e.g. 0.1."
+        )
+    return value
+
+
+def probability(value: float) -> float:
+    if not 0 < value < 1:
+        raise typer.BadParameter(f"{value:g} is not a probability; pass a number between 0 and 1, e.g. 0.95.")
+    return value
+
+
+Approximation = Literal[
+    "auto", "exact", "full-scale", "vecchia", "fitc", "vfe", "dtc", "subset", "nystrom"
+]  # fmt: skip
+AnchorRule = Literal["kmeans", "kmeans++", "random", "first", "greedy"]
+Transform = Literal["none", "auto", "box-cox", "yeo-johnson", "sinh-arcsinh", "sqrt", "log"]
+BackendName = Literal["auto", "native", "xla"]
+
+TableFile = Annotated[
+    Path,
+    typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet, Arrow or Feather file, or a folder of Parquet."),
+]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A file that 'widegp fit' wrote.")]
+Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
+Drop = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")]
+Rank = Annotated[int, typer.Option(min=1, help="Anchors: the coarse part of the function.")]
+Neighbors = Annotated[int, typer.Option(min=0, help="Nearest rows that each row is conditioned on.")]
+PredictNeighbors = Annotated[
+    int, typer.Option(min=0, help="The same when predicting: fewer are faster, more are a little closer.")
+]
+ApproximationOption = Annotated[
+    Approximation, typer.Option(help="auto: exact for small tables, else full-scale.")
+]
+Anchors = Annotated[AnchorRule, typer.Option(help="How the anchors are placed.")]
+Ard = Annotated[bool, typer.Option("--ard/--no-ard", help="One variance per input, which ranks the inputs.")]
+TransformOption = Annotated[
+    Transform, typer.Option(help="Monotone map of the target, estimated with the rest.")
+]
+Budget = Annotated[
+    float | None, typer.Option(parser=seconds, metavar="TIME", help="Time to fit, like 90s or 5m.")
+]
+TestFraction = Annotated[
+    float, typer.Option(callback=fraction, help="Share of the rows kept apart for the scores.")
+]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same split and fit.")]
+Missing = Annotated[
+    Literal["impute", "refuse"],
+    typer.Option(help="Missing inputs: the training median and a flag, or an error."),
+]
+BackendOption = Annotated[BackendName, typer.Option("--backend", help="native: CPU; xla: any device.")]
+Level = Annotated[float, typer.Option(callback=probability, help="Probability of the intervals.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, and nothing else.")]
+
+
+def regressor_settings(**given: Any) -> dict[str, Any]:
+    """Arguments of ``WideGPRegressor`` from options of the same names; ``transform`` has another there."""
+    transform = given.pop("transform")
+    return given | {"target_transform": None if transform == "none" else transform}

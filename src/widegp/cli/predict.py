@@ -1,0 +1,152 @@
+"""``widegp predict``"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from widegp.cli import options
+from widegp.cli.errors import Interrupted
+from widegp.cli.output import console, not_the_same, print_json, warn
+from widegp.cli.writers import check_suffix, is_typed, table_writer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from widegp.data.tables import TableSource
+    from widegp.table_model import Predicted, TableModel
+
+BATCH_ROWS = 65536
+# Neighbours make a row cost milliseconds; the bar should still move, and Ctrl-C be heard.
+BATCH_ROWS_NEIGHBORS = 4096
+ADDED = ("mean", "sd", "lower", "upper")
+
+
+def predict(
+    model: options.ModelFile,
+    table: options.TableFile,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="A .csv, .tsv or .parquet file.")],
+    level: options.Level = 0.95,
+    prefix: Annotated[str, typer.Option(help="Put before the names of the four new columns.")] = "",
+    backend: Annotated[
+        options.BackendName | None, typer.Option(help="By default the backend that fitted.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Add mean, sd and interval to the rows of a table.
+
+    The columns of the table are kept, and mean, sd, lower and upper added. A new observation falls between
+    lower and upper with probability --level. Rows are read, predicted and written in batches, so tables may
+    be larger than memory.
+
+    \b
+    Examples:
+      widegp predict houses.widegp new.csv --out predicted.csv
+      widegp predict houses.widegp new.parquet --out predicted.parquet --level 0.8 --prefix price_
+    """
+    check_suffix(out)
+    not_the_same(out, model=model, table=table)
+    from widegp.data.columns import in_words
+    from widegp.data.tables import open_table
+    from widegp.table_model import TableModel
+
+    began = time.perf_counter()
+    fitted, source = TableModel.load(model, backend), open_table(table)
+    names = [prefix + name for name in ADDED]
+    _check_names(source, names)
+    try:
+        rows, noticed = _stream(fitted, source, out, level, names)
+    except KeyboardInterrupt as stop:
+        raise Interrupted(
+            f"Interrupted; {out} was not written. Run the same command to begin again."
+        ) from stop
+    said = in_words(noticed)
+    if as_json:
+        seconds = time.perf_counter() - began
+        told = {"out": str(out), "rows": rows, "level": level, "columns": names}
+        print_json(told | {"seconds": seconds, "warnings": said})
+        return
+    for text in said:
+        warn(f"{text}.")
+    typer.echo(f"{rows:,} rows in {out}, with the columns {', '.join(names)}.")
+
+
+def _check_names(source: TableSource, names: list[str]) -> None:
+    taken = [name for name in names if name in source.names]
+    if taken:
+        raise ValueError(
+            f"{source.path} already has a column {taken[0]!r}; pass --prefix to name the new ones otherwise."
+        )
+
+
+def _stream(
+    model: TableModel, source: TableSource, out: Path, level: float, names: list[str]
+) -> tuple[int, Counter[str]]:
+    """Predict batch by batch; memory is that of one batch whatever the length of the table."""
+    rows, noticed = 0, Counter[str]()
+    numeric = {c.name for c in model.encoder.columns if c.kind == "numeric"} | {model.target}
+    with table_writer(out) as writer, _bar(source.n_rows) as advance:
+        for batch in source.batches(BATCH_ROWS if model.regressor._rows is None else BATCH_ROWS_NEIGHBORS):
+            predicted = model.predict_batch(batch, level)
+            writer.write_batch(_extended(batch, predicted, names, numeric if is_typed(out) else set()))
+            noticed += predicted.warnings
+            rows += batch.num_rows
+            advance(batch.num_rows)
+    return rows, noticed
+
+
+def _extended(
+    batch: pa.RecordBatch, predicted: Predicted, names: list[str], numeric: set[str]
+) -> pa.RecordBatch:
+    """The batch with the four columns; text of a CSV that the model read as ``numeric`` becomes numbers."""
+    import pyarrow as pa
+
+    from widegp.data.text import RAW, as_numbers, clean
+
+    columns = {}
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if field.name in numeric and RAW in (field.metadata or {}):
+            parsed = as_numbers(clean(column))
+            # A column that the model leaves out may hold words here.
+            column = column if isinstance(parsed, int) else parsed
+        columns[field.name] = column
+    columns |= dict(zip(names, map(pa.array, predicted[:4]), strict=True))
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _bar(total: int | None) -> Any:
+    """A context that gives a function of the rows just done; a bar on a terminal, nothing elsewhere."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        return nullcontext(lambda rows: None)
+    return _ShownBar(screen, total)
+
+
+class _ShownBar:
+    def __init__(self, screen: Any, total: int | None) -> None:
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        self.progress = Progress(
+            TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            TimeRemainingColumn(), console=screen, transient=True,
+        )  # fmt: skip
+        self.task = self.progress.add_task("rows", total=total)
+
+    def __enter__(self) -> Any:
+        self.progress.start()
+        return lambda rows: self.progress.advance(self.task, rows)
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()

@@ -1,0 +1,141 @@
+"""The same split of a table for widegp and for the models that a practitioner would try first."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from widegp import metrics
+from widegp.estimator import WideGPRegressor
+from widegp.held_out import HeldOut
+from widegp.table_model import Report, Split
+
+FOLDS = 5
+WIDEGP = "widegp"
+
+
+@dataclass(frozen=True)
+class Score:
+    """How one model did on the held-out rows, in the units of the target; ``seconds`` to fit and predict.
+
+    ``coverage`` is the share of rows inside their interval, ``width`` the mean length of the intervals.
+    """
+
+    model: str
+    rmse: float
+    nll: float
+    crps: float
+    coverage: float
+    width: float
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """N(mean_i, sd_i^2) for each held-out row, (q,) each; the interval of a level is mean -+ z sd."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+
+    def score(self, name: str, y: np.ndarray, level: float, seconds: float) -> Score:
+        half = ndtri((1 + level) / 2) * self.sd
+        lower, upper = self.mean - half, self.mean + half
+        return Score(
+            name, metrics.rmse(y, self.mean), metrics.nlpd(y, self.mean, self.sd),
+            metrics.crps(y, self.mean, self.sd), metrics.coverage(y, lower, upper),
+            float(np.mean(upper - lower)), seconds,
+        )  # fmt: skip
+
+
+def compare(
+    split: Split, settings: dict[str, Any], seed: int = 0, level: float = 0.95, progress: Report | None = None
+) -> Iterator[Score]:
+    """A score per model, as each is done: the baselines first, then ``WideGPRegressor(**settings)``.
+
+    All see the same encoded inputs; none sees the held-out rows.
+    """
+    for name, predict in BASELINES.items():
+        if progress:
+            progress(name, 0, np.nan, {})
+        began = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            predictive = predict(split, level, seed)
+        yield predictive.score(name, split.y_test, level, time.perf_counter() - began)
+    began = time.perf_counter()
+    model = WideGPRegressor(random_state=seed, **settings).fit(split.X, split.y, progress=progress)
+    scores = HeldOut.of(model, split.X_test, split.y_test, level).scores()
+    kept = {key: scores[key] for key in ("rmse", "nll", "crps", "coverage", "width")}
+    yield Score(WIDEGP, **kept, seconds=time.perf_counter() - began)
+
+
+def mean_predictor(split: Split, level: float, seed: int) -> Gaussian:
+    """Mean and sd of the training target for every row."""
+    q = len(split.y_test)
+    return Gaussian(np.full(q, split.y.mean()), np.full(q, split.y.std(ddof=1)))
+
+
+def linear_regression(split: Split, level: float, seed: int) -> Gaussian:
+    """Least squares; sd of a new row s sqrt(1 + x'(X'X)^+ x), s^2 = residual sum of squares / (n - rank).
+
+    x has a 1 in front for the intercept and standardised inputs; one-hot columns make X'X singular.
+    """
+    shift, scale = split.X.mean(0), split.X.std(0)
+    scale = np.where(scale > 0, scale, 1.0)
+    X, X_test = (
+        np.column_stack([np.ones(len(rows)), (rows - shift) / scale]) for rows in (split.X, split.X_test)
+    )
+    weights, _, rank, _ = np.linalg.lstsq(X, split.y, rcond=None)
+    freedom = max(1, len(X) - int(rank))
+    variance = float(np.sum((split.y - X @ weights) ** 2)) / freedom
+    leverage = np.einsum("ij,jk,ik->i", X_test, np.linalg.pinv(X.T @ X, hermitian=True), X_test)
+    return Gaussian(X_test @ weights, _positive(np.sqrt(variance * (1 + leverage)), split))
+
+
+def boosting(split: Split, level: float, seed: int) -> Gaussian:
+    """Gradient boosting of the mean; one sd for all rows, that of its cross-validated residuals."""
+    from sklearn.model_selection import KFold, cross_val_predict
+
+    model = _booster("squared_error", None, seed)
+    folds = KFold(min(FOLDS, len(split.y)), shuffle=True, random_state=seed)
+    residual = split.y - cross_val_predict(model, split.X, split.y, cv=folds)
+    mean = model.fit(split.X, split.y).predict(split.X_test)
+    return Gaussian(mean, _positive(np.full(len(mean), np.sqrt(np.mean(residual**2))), split))
+
+
+def boosted_quantiles(split: Split, level: float, seed: int) -> Gaussian:
+    """Gradient boosting of the mean and of both ends of the interval; sd = width / (2 z)."""
+    lower, upper = (
+        _booster("quantile", q, seed).fit(split.X, split.y).predict(split.X_test)
+        for q in ((1 - level) / 2, (1 + level) / 2)
+    )
+    mean = _booster("squared_error", None, seed).fit(split.X, split.y).predict(split.X_test)
+    return Gaussian(mean, _positive(np.abs(upper - lower) / (2 * ndtri((1 + level) / 2)), split))
+
+
+def _booster(loss: str, quantile: float | None, seed: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    return HistGradientBoostingRegressor(loss=loss, quantile=quantile, random_state=seed)
+
+
+def _positive(sd: np.ndarray, split: Split) -> np.ndarray:
+    """sd of at least 1e-3 of that of the target: a row that it calls certain would decide the whole NLL."""
+    return np.maximum(sd, 1e-3 * split.y.std())
+
+
+BASELINES: dict[str, Callable[[Split, float, int], Gaussian]] = {
+    "mean": mean_predictor,
+    "linear regression": linear_regression,
+    "gradient boosting": boosting,
+    "gradient boosting, quantiles": boosted_quantiles,
+}

@@ -1,0 +1,283 @@
+"""What the commands do when all is well: files, numbers, JSON, help."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import inspect
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from cli.commands import QUICK, houses, run, run_json
+from rich.console import Console
+
+import widegp
+from widegp import WideGPRegressor, anchors, cli, warps
+from widegp.approximations.build import NAMES
+from widegp.cli import options
+from widegp.cli.app import COMMANDS
+from widegp.cli.compare import compare
+from widegp.cli.display import FitDisplay, clock
+from widegp.cli.fit import fit
+from widegp.persist import ModelFileError
+from widegp.table_model import TableModel
+
+
+class TestFit:
+    def test_it_prints_scores_and_parameters_and_where_the_model_is(self, table, tmp_path):
+        out = tmp_path / "m.widegp"
+        result = run("fit", table, "--target", "price", "--out", out, "--test-fraction", 0.4, *QUICK)
+        assert result.exit_code == 0 and result.stderr == ""
+        for words in ("held-out rows", "rmse", "promised", "sigma_eps2", "std. error", "48 training rows"):
+            assert words in " ".join(result.stdout.split())
+        assert str(out) in result.stdout.replace("\n", "")
+        assert os.listdir(tmp_path) == ["m.widegp"]
+
+    def test_json_has_the_scores_of_the_saved_model(self, table, tmp_path):
+        out = tmp_path / "m.widegp"
+        told = run_json("fit", table, "--target", "price", "--out", out, "--test-fraction", 0.4, *QUICK)
+        saved = TableModel.load(out)
+        assert told["scores"]["rmse"] == pytest.approx(saved.held_out.scores()["rmse"])
+        assert told["provenance"]["rows"] == 48 and told["provenance"]["rows_held_out"] == 32
+        values = {entry["name"]: entry["value"] for entry in told["parameters"]}
+        assert values["w"] == saved.regressor.params_["w"]
+
+    def test_settings_reach_the_regressor(self, table, tmp_path):
+        out = tmp_path / "m.widegp"
+        extra = ["--approximation", "full-scale", "--rank", 7, "--neighbors", 3, "--predict-neighbors", 5]
+        extra += ["--anchors", "random", "--ard", "--transform", "sqrt", "--budget", "2m", "--seed", 4]
+        extra += ["--backend", "native", "--test-fraction", 0.25, "--drop", "id", "--drop", "built"]
+        assert run("fit", table, "--target", "price", "--out", out, *extra).exit_code == 0
+        model = TableModel.load(out)
+        expected = {
+            "approximation": "full-scale", "rank": 7, "neighbors": 3, "predict_neighbors": 5, "ard": True,
+            "anchors": "random", "target_transform": "sqrt", "budget": 120.0, "random_state": 4,
+            "backend": "native",
+        }  # fmt: skip
+        assert expected.items() <= model.regressor.get_params().items()
+        assert len(model.held_out) == 20 and len(model.regressor.anchors_) <= 7
+        assert not any(name.startswith(("id", "built")) for name in model.encoder.feature_names)
+
+    def test_no_row_held_out(self, table, tmp_path):
+        out = tmp_path / "m.widegp"
+        arguments = ["fit", table, "--target", "price", "--out", out, "--test-fraction", 0, *QUICK]
+        assert run_json(*arguments)["scores"] is None
+        assert "no scores" in run(*arguments).stdout
+        result = run("report", out, "--out", tmp_path / "r.html")
+        assert result.exit_code == 2 and "--test-fraction" in result.stderr
+
+    def test_defaults_and_choices_are_those_of_the_regressor(self):
+        own = {name: p.default for name, p in inspect.signature(WideGPRegressor).parameters.items()}
+        for command in (fit, compare):
+            for name, parameter in inspect.signature(command).parameters.items():
+                if name in own:
+                    assert parameter.default == own[name], name
+        assert set(get_args(options.Approximation)) == {"auto", *NAMES}
+        assert set(get_args(options.AnchorRule)) == set(anchors.RULES)
+        assert set(get_args(options.Transform)) == {"auto", *warps.NAMES}
+
+    @pytest.mark.parametrize(
+        ("text", "value"), [("90", 90), ("90s", 90), ("1.5m", 90), ("2 h", 7200), ("3min", 180)]
+    )
+    def test_times(self, text, value):
+        assert options.seconds(text) == value
+
+
+class TestPredict:
+    @pytest.fixture
+    def expected(self, model):
+        """Predictions by the regressor alone, from features written by hand."""
+        loaded, frame = TableModel.load(model), houses()
+        X = np.column_stack([self.feature(name, frame) for name in loaded.encoder.feature_names])
+        mean, sd = loaded.regressor.predict(X, return_std=True)
+        lower, upper = loaded.regressor.predict_interval(X, level=0.8)
+        return pd.DataFrame({"mean": mean, "sd": sd, "lower": lower, "upper": upper})
+
+    @staticmethod
+    def feature(name, frame):
+        if name.startswith("city="):
+            return (frame["city"] == name.removeprefix("city=")).astype(float)
+        order = np.random.default_rng(0).permutation(80)[32:]
+        if name == "size":
+            return frame["size"].fillna(frame["size"].iloc[order].median())
+        if name == "size (missing)":
+            return frame["size"].isna().astype(float)
+        if name == "rooms":
+            return frame["rooms"].astype(float)
+        when = pd.to_datetime(frame["built"])
+        if name == "built (days)":
+            return (when - when.iloc[order].min()).dt.days
+        angle = 2 * np.pi * (when.dt.day_of_year - 1) / 365.25
+        return {"built (sine of year)": np.sin, "built (cosine of year)": np.cos}[name](angle)
+
+    @pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
+    def test_rows_keep_their_cells_and_get_the_regressors_numbers(
+        self, ending, model, table, expected, tmp_path
+    ):
+        out = tmp_path / f"p.{ending}"
+        result = run("predict", model, table, "--out", out, "--level", 0.8)
+        assert result.exit_code == 0 and "80 rows" in result.stdout
+        frame = houses()
+        if ending == "parquet":
+            found = pq.read_table(out).to_pandas()
+            assert found["size"].dtype == float and found["price"].dtype == float
+        else:
+            found = pd.read_csv(out, sep="," if ending == "csv" else "\t", dtype={"id": str})
+        assert list(found.columns) == [*frame.columns, "mean", "sd", "lower", "upper"]
+        pd.testing.assert_frame_equal(found[list(frame.columns)], frame, check_dtype=False)
+        np.testing.assert_allclose(found[list(expected)], expected, rtol=1e-9)
+
+    def test_text_passes_through_a_csv_unchanged(self, model, table, tmp_path):
+        run("predict", model, table, "--out", tmp_path / "p.csv")
+        lines = (tmp_path / "p.csv").read_text().splitlines()
+        for before, after in zip(table.read_text().splitlines(), lines, strict=True):
+            assert after.startswith(f"{before},")
+
+    def test_batches_do_not_matter(self, model, table, tmp_path, monkeypatch):
+        run("predict", model, table, "--out", tmp_path / "whole.csv")
+        monkeypatch.setattr("widegp.cli.predict.BATCH_ROWS", 7)
+        run("predict", model, table, "--out", tmp_path / "parts.csv")
+        whole, parts = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("whole", "parts"))
+        pd.testing.assert_frame_equal(whole, parts, rtol=1e-9)
+
+    def test_odd_values_are_warned_of_with_their_number(self, model, tmp_path):
+        frame = houses().assign(size=1000.0, extra=1)
+        frame.loc[:2, "city"] = "Dole"
+        frame.to_csv(tmp_path / "t.csv", index=False)
+        told = run_json(
+            "predict", model, tmp_path / "t.csv", "--out", tmp_path / "p.csv", "--prefix", "price_"
+        )
+        assert told["rows"] == 80 and told["columns"][0] == "price_mean"
+        said = " ".join(told["warnings"])
+        assert (
+            "3 values of 'city' not seen" in said
+            and "80 values of 'size' outside" in said
+            and "'extra'" in said
+        )
+        result = run("predict", model, tmp_path / "t.csv", "--out", tmp_path / "p.csv")
+        assert result.stderr.count("Warning: ") == len(told["warnings"])
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")],
+                             ids=["interrupt", "full"])  # fmt: skip
+    @pytest.mark.parametrize("ending", ["csv", "parquet"])
+    def test_nothing_half_written_remains(self, error, ending, model, table, tmp_path, monkeypatch):
+        out = tmp_path / f"p.{ending}"
+        out.write_bytes(b"old")
+
+        def fail(*_):
+            raise error
+
+        monkeypatch.setattr(os, "fsync", fail)
+        result = run("predict", model, table, "--out", out)
+        assert result.exit_code == (130 if isinstance(error, KeyboardInterrupt) else 2)
+        assert result.stderr.count("\n") == 1
+        assert out.read_bytes() == b"old" and os.listdir(tmp_path) == [out.name]
+
+    def test_another_backend(self, model, table, tmp_path):
+        for backend in ("native", "xla"):
+            run("predict", model, table, "--out", tmp_path / f"{backend}.csv", "--backend", backend)
+        native, xla = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("native", "xla"))
+        pd.testing.assert_frame_equal(native, xla, rtol=1e-7)
+
+
+class TestDisplay:
+    def shown(self, **settings):
+        screen = Console(file=io.StringIO(), width=100, **settings)
+        with FitDisplay(screen, budget=60.0) as display:
+            display.update("fit", 7, 1234.5, {"w": np.array(0.25), "sigma_u2": np.array([1.0, 3.0])})
+        return screen.file.getvalue()
+
+    def test_a_terminal_shows_how_far_the_fit_is(self):
+        shown = self.shown(force_terminal=True)
+        for words in ("fit", "7", "1,234.500", "w 0.25", "sigma_u2 2", "0:00", "left"):
+            assert words in shown
+
+    def test_elsewhere_it_is_silent(self):
+        assert self.shown(force_terminal=False) == ""
+
+    @pytest.mark.parametrize(("seconds", "text"), [(5, "0:05"), (65.9, "1:05"), (3725, "1:02:05")])
+    def test_clock(self, seconds, text):
+        assert clock(seconds) == text
+
+
+class TestOthers:
+    def test_report(self, model, tmp_path):
+        told = run_json("report", model, "--out", tmp_path / "r.html")
+        page = (tmp_path / "r.html").read_text()
+        assert told["bytes"] == len(page.encode()) and page.startswith("<!DOCTYPE html>")
+        assert "price" in page and told["verdict"]["headline"].split(",")[0] in page
+
+    def test_explain_finds_what_drives_the_price(self, model, table):
+        for rows in ([], [table]):
+            told = run_json("explain", model, *rows)
+            assert told["inputs"][0]["name"] == "size" and told["target"] == "price"
+        shown = run("explain", model)
+        assert shown.exit_code == 0 and "What drives price" in shown.stdout
+
+    def test_compare(self, table):
+        told = run_json("compare", table, "--target", "price", "--test-fraction", 0.4, *QUICK)
+        models = {entry["model"]: entry for entry in told["models"]}
+        assert models["widegp"]["rmse"] < models["mean"]["rmse"]
+        assert all(0 <= m["coverage"] <= 1 and m["seconds"] > 0 for m in models.values())
+        shown = run("compare", table, "--target", "price", "--test-fraction", 0.4, *QUICK)
+        assert all(name in " ".join(shown.stdout.split()) for name in ("widegp", "linear regression", "CRPS"))
+
+
+class TestHelp:
+    @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c.__name__)
+    def test_every_command_has_help_with_examples_and_json(self, command):
+        result = run(command.__name__, "--help")
+        assert result.exit_code == 0
+        assert (
+            f"widegp {command.__name__} " in result.stdout.split("Examples:")[1] and "--json" in result.stdout
+        )
+
+    def test_alone_it_lists_the_commands(self):
+        for arguments in ([], ["--help"], ["-h"]):
+            result = run(*arguments)
+            assert result.exit_code == 0
+            assert all(f"\n  {command.__name__} " in result.stdout for command in COMMANDS)
+
+    def test_version(self):
+        assert run("--version").stdout == f"widegp {widegp.__version__}\n"
+
+    def test_files_of_commands_import_nothing_heavy(self):
+        for path in Path(cli.__file__).parent.glob("*.py"):
+            for node in ast.parse(path.read_text()).body:
+                names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+                names += [node.module] if isinstance(node, ast.ImportFrom) else []
+                for name in names:
+                    light = name.split(".")[0] in (*sys.stdlib_module_names, "typer")
+                    assert light or name.startswith("widegp.cli"), (path.name, name)
+
+    def test_a_traceback_for_those_who_ask(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("WIDEGP_TRACEBACK", "1")
+        assert isinstance(run("explain", tmp_path / "absent").exception, ModelFileError)
+
+    def test_a_bug_is_not_hidden(self, model, monkeypatch):
+        def fail(*_, **__):
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(TableModel, "load", fail)
+        result = run("explain", model)
+        assert result.exit_code == 1 and isinstance(result.exception, RuntimeError)
+
+
+def test_a_full_stdout_is_an_error_and_a_closed_one_is_not():
+    command = [sys.executable, "-m", "widegp.cli", "--help"]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 2 and result.stderr.count("\n") == 1 and "No space left" in result.stderr
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (result.returncode, result.stderr) == (0, "")
