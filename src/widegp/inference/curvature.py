@@ -43,7 +43,10 @@ def describe(fitted: Fitted) -> tuple[dict[str, float], tuple[Direction, ...]]:
     parts = space.split(z)
     for j, name in enumerate(names):
         root = name.split("[")[0]
-        errors[name] = float(np.sqrt(covariance[j, j]) * np.mean(np.abs(slope(root, parts[root], space.log))))
+        # A vector's direction is a unit vector: each entry moves by 1 / sqrt(k) of the step along it.
+        share = 1 / np.sqrt(parts[root].size) if name == root else 1.0
+        mean_slope = np.mean(np.abs(slope(root, parts[root], space.log)))
+        errors[name] = float(np.sqrt(covariance[j, j]) * mean_slope * share)
     return errors, open_ones
 
 

@@ -1,0 +1,126 @@
+"""Predictions of rows that a fit never saw, beside what was observed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from widegp import metrics
+from widegp.estimator import WideGPRegressor
+
+NUMBERS = ("level", "train_sd")
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """The predictive distribution of each of q held-out rows, at what was observed there.
+
+    y, mean, sd : observed target, predictive mean and standard deviation (noise included), (q,).
+    lower, upper : ends of the central interval of probability ``level``, (q,).
+    pit : P(Y_i <= y_i), uniform for a calibrated model, (q,).
+    log_density : log p(y_i), Jacobian of the warp included; -inf where the warp excludes y_i, (q,).
+    crps : continuous ranked probability score of each row, exact under any warp, (q,).
+    train_sd : standard deviation of the training target, the unit of the scaled scores.
+    """
+
+    y: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    pit: np.ndarray
+    log_density: np.ndarray
+    level: float
+    crps: np.ndarray
+    train_sd: float
+
+    @classmethod
+    def of(cls, model: WideGPRegressor, X: ArrayLike, y: ArrayLike, level: float = 0.95) -> Self:
+        """Predict X (q, I) once and compare with y (q,)."""
+        y = _observed(y)
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie strictly between 0 and 1; got {level}.")
+        # Everything below is a function of these two arrays; predicting is what costs.
+        mean_z, sd_z = model._standardised(X, latent=False)
+        if len(mean_z) != len(y):
+            raise ValueError(f"X has {len(mean_z)} rows and y has {len(y)}; pass one y per row of X.")
+        scaler, warp = model._target, model.transform_
+        target = scaler.transform(y)
+        mean, sd = warp.moments(mean_z, sd_z)
+        ends = scaler.inverse_mean(warp.quantile(mean_z, sd_z, [(1 - level) / 2, (1 + level) / 2]))
+        return cls(
+            y=y, mean=scaler.inverse_mean(mean), sd=scaler.inverse_sd(sd), lower=ends[:, 0], upper=ends[:, 1],
+            pit=warp.cdf(target, mean_z, sd_z), level=float(level), train_sd=scaler.sd,
+            log_density=warp.log_density(target, mean_z, sd_z) - np.log(scaler.sd),
+            crps=scaler.inverse_sd(warp.crps(target, mean_z, sd_z)),
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def inside(self) -> np.ndarray:
+        """Whether each y lies in its interval, (q,)."""
+        return (self.lower <= self.y) & (self.y <= self.upper)
+
+    def scores(self) -> dict[str, float]:
+        """Scores in the units of y, then with the ending _z in units of the training sd.
+
+        rmse, mae, crps, width (mean length of the intervals) and interval_score scale with the unit; nll
+        (mean of -log p, inf if a row has density 0) shifts by log sd. r2 = 1 - MSE / variance of the y
+        held out, left out where they are constant; coverage and pit_distance have no unit.
+        """
+        level = {"level": self.level}
+        lengths = {
+            "rmse": metrics.rmse(self.y, self.mean),
+            "mae": metrics.mae(self.y, self.mean),
+            "crps": float(np.mean(self.crps)),
+            "width": float(np.mean(self.upper - self.lower)),
+            "interval_score": metrics.interval_score(self.y, self.lower, self.upper, **level),
+        }
+        nll = -float(np.mean(self.log_density))
+        scores = lengths | {
+            "nll": nll,
+            "coverage": metrics.coverage(self.y, self.lower, self.upper),
+            "pit_distance": metrics.pit_distance(self.pit),
+        }
+        variance = float(np.var(self.y))
+        if variance > 0:
+            scores["r2"] = 1 - lengths["rmse"] ** 2 / variance
+        scaled = {f"{name}_z": value / self.train_sd for name, value in lengths.items()}
+        return scores | scaled | {"nll_z": nll - float(np.log(self.train_sd))}
+
+    def thinned(self, rows: int = 5000, seed: int = 0) -> Self:
+        """At most ``rows`` rows, drawn at random without replacement and kept in order."""
+        if len(self) <= rows:
+            return self
+        kept = np.sort(np.random.default_rng(seed).choice(len(self), rows, replace=False))
+        columns = {name: values if name in NUMBERS else values[kept] for name, values in vars(self).items()}
+        return type(self)(**columns)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """The fields by name, numbers as 0-d arrays."""
+        return {name: np.asarray(value) for name, value in vars(self).items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
+        """What ``to_arrays`` described."""
+        missing = [f.name for f in fields(cls) if f.name not in arrays]
+        if missing:
+            raise ValueError(f"The held-out predictions lack {', '.join(missing)}; predict the rows again.")
+        values = {f.name: np.asarray(arrays[f.name], float) for f in fields(cls)}
+        return cls(**{name: float(v) if name in NUMBERS else v for name, v in values.items()})  # type: ignore[arg-type]
+
+
+def _observed(y: ArrayLike) -> np.ndarray:
+    y = np.asarray(y, float)
+    if y.ndim != 1 or y.size == 0:
+        raise ValueError(f"y has shape {y.shape}; pass one number per held-out row, at least one.")
+    bad = np.flatnonzero(~np.isfinite(y))
+    if bad.size:
+        raise ValueError(f"y is {y[bad[0]]} in row {bad[0]}; drop that row or mend it.")
+    return y

@@ -1,0 +1,97 @@
+"""Numbers and names as a reader likes them."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+LONGEST_NAME = 48
+DASH = "–"
+
+
+def number(x: float | None, digits: int = 3) -> str:
+    """x to ``digits`` significant digits: 1,230; 0.0123; 4.5 × 10⁻⁷; a dash for what is not known."""
+    if x is None or math.isnan(x):
+        return DASH
+    if math.isinf(x):
+        return "∞" if x > 0 else "−∞"
+    if x == 0:
+        return "0"
+    mantissa, exponent = f"{x:.{digits - 1}e}".split("e")
+    power = int(exponent)
+    if not -4 <= power < 7:
+        return f"{mantissa} × 10{str(power).translate(SUPERSCRIPTS)}".replace("-", "−")
+    return f"{float(f'{mantissa}e{power}'):,.{max(0, digits - 1 - power)}f}".replace("-", "−")
+
+
+def percent(share: float | None, decimals: int = 0) -> str:
+    """A share in per cent; one that is not quite 1 is never rounded up to 100%."""
+    if share is None:
+        return DASH
+    smallest = 10.0**-decimals
+    if 0 < 100 * share < smallest / 2:
+        return f"< {smallest:g}%"
+    while 0.5 < share < 1 and round(100 * share, decimals) >= 100 and decimals < 4:
+        decimals += 1
+    return f"{100 * share:.{decimals}f}%".replace("-", "−")
+
+
+def seconds(t: float | None) -> str:
+    """4.2 ms, 15 s, 3 min 20 s, 2 h 5 min."""
+    if t is None:
+        return DASH
+    if t < 1:
+        return f"{number(1000 * t, 2)} ms"
+    if t < 90:
+        return f"{number(t, 3 if t < 10 else 2)} s"
+    minutes, rest = divmod(round(t), 60)
+    return f"{minutes} min {rest} s" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def memory(size: float | None) -> str:
+    """Bytes as MiB or GiB."""
+    if size is None:
+        return DASH
+    return f"{number(size / 2**20)} MiB" if size < 2**30 else f"{number(size / 2**30)} GiB"
+
+
+def clean(name: object) -> str:
+    """A user's text on one line, without control characters (nor those that turn the writing round)."""
+    text = " ".join(str(name).split())
+    return "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co")) or "(no name)"
+
+
+def short(name: object) -> str:
+    """`clean`, cut in the middle to LONGEST_NAME characters: names often differ at their ends."""
+    text = clean(name)
+    if len(text) <= LONGEST_NAME:
+        return text
+    half = (LONGEST_NAME - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"
+
+
+def listed(names: list[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def plain(value: Any) -> Any:
+    """Arrays, tuples, mappings and numbers as JSON has them; what is not finite becomes None."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple | set):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int):
+        return value
+    return str(value)

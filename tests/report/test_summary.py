@@ -1,0 +1,221 @@
+"""What the report says, against the model it speaks of."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from widegp.held_out import HeldOut
+from widegp.inference.priors import resolve_priors
+from widegp.inference.result import Direction, FitResult, Reason
+from widegp.report import render_html, summarise
+from widegp.report.formatting import clean, memory, number, percent, plain, seconds, short
+from widegp.report.summary import coverage_by_level, quantile_plot, residual_trend, rmse_error
+from widegp.report.verdict import chance, open_directions, verdict, warnings_of
+
+from .conftest import HOSTILE, draw
+
+
+def forecaster(n, factor=1.0, seed=0, noise=1.0):
+    """Predicts N(mean, factor^2 noise^2) where the truth is N(mean, noise^2); mean has sd 3."""
+    rng = np.random.default_rng(seed)
+    mean = 3 * rng.normal(size=n)
+    y = mean + noise * rng.normal(size=n)
+    d = stats.norm(mean, factor * noise)
+    lower, upper = d.interval(0.95)
+    return HeldOut(
+        y=y, mean=mean, sd=np.full(n, factor * noise), lower=lower, upper=upper, pit=d.cdf(y),
+        log_density=d.logpdf(y), level=0.95, crps=np.abs(y - mean), train_sd=3.0,
+    )  # fmt: skip
+
+
+def changed(n, **changes):
+    return dataclasses.replace(forecaster(n), **changes)
+
+
+def ended(**changes):
+    settings = {
+        "reason": Reason.CONVERGED, "objective": 0.0, "path": (1.0, 0.0), "n_iter": 1, "n_evaluations": 2,
+        "jitter": 0.0, "approximation": "exact", "backend": "native",
+    }  # fmt: skip
+    return FitResult(**(settings | changes))
+
+
+def judge(held_out):
+    return verdict(held_out, held_out.scores(), "y")
+
+
+@pytest.mark.parametrize(
+    ("rows", "factor", "word", "said"),
+    [
+        (2000, 1.0, "honest", "intervals are honest"),
+        (2000, 0.5, "narrow", "too narrow"),
+        (2000, 2.0, "wide", "too wide"),
+        (200_000, 0.99, "nearly narrow", "a touch too narrow"),
+        (20, 1.0, "unknown", "too few to judge"),
+    ],
+)
+def test_the_verdict_on_intervals(rows, factor, word, said):
+    told = judge(forecaster(rows, factor))
+    assert told["intervals"] == word
+    assert said in told["headline"]
+
+
+def test_the_verdict_on_accuracy():
+    """The variance of y is 9 + noise^2, of which 9 are explained."""
+    assert "explains 90% of the variation in y" in judge(forecaster(200_000))["headline"]
+    useless = forecaster(500)
+    useless = dataclasses.replace(useless, mean=np.full(500, useless.y.mean()))
+    assert "no better than its mean" in judge(useless)["headline"]
+
+
+def test_the_range_of_chance_holds_honest_forecasters():
+    low, high = chance(0.9, 150)
+    shares = np.random.default_rng(0).binomial(150, 0.9, size=20_000) / 150
+    assert 0.95 <= np.mean((low <= shares) & (shares <= high)) < 0.98
+
+
+def told(held_out, result):
+    scores = held_out.scores()
+    return " ".join(warnings_of(held_out, scores, judge(held_out)["intervals"], result))
+
+
+def test_a_good_fit_has_no_warning():
+    assert told(forecaster(500), ended()) == ""
+
+
+@pytest.mark.parametrize(
+    ("held_out", "result", "says"),
+    [
+        (forecaster(500), ended(reason=Reason.MAX_ITER), "not converged: iteration limit"),
+        (forecaster(500, 0.5), ended(), "understated"),
+        (forecaster(500, 2.0), ended(), "wider than they need be"),
+        (forecaster(20), ended(), "Only 20 rows"),
+        (forecaster(500), ended(jitter=1e-4), "coincident"),
+        (forecaster(500), ended(notes=("take note",)), "take note"),
+        (changed(500, pit=np.linspace(0, 1, 500) ** 2), ended(), "shape of the data"),
+        (changed(99, log_density=np.full(99, -np.inf)), ended(), "99 held-out values"),
+        (changed(99, pit=np.append(forecaster(98).pit, 1.0)), ended(), "1 held-out value lies"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(held_out, result, says):
+    assert says in told(held_out, result)
+
+
+def test_open_directions_in_words():
+    up_down = Direction({"sigma_a2": 0.8, "sigma_v2": -0.6, "w": 0.1}, sd=1.0)
+    alone = Direction({"sigma_eps2": 1.0, "w": 0.0}, sd=np.log(3) / 2)
+    spread = Direction({"sigma_u2": 1.0}, sd=2 * np.log(3))
+    words = [d["words"] for d in open_directions([alone, up_down, spread], {"sigma_u2": 4})]
+    # The widest first. Four entries move by half as much each; the noise is exp(2 z).
+    assert words[0].startswith("The hidden weights (sigma_u2) may change") and "about 3.0" in words[0]
+    assert words[1].startswith("The hidden biases (sigma_a2) may rise while output weights (sigma_v2) falls")
+    assert f"sigma_a2 open to a factor of about {np.exp(0.8):.1f}" in words[1]
+    assert "more than 100" in open_directions([Direction({"w": 1.0}, sd=90.0)], {})[0]["words"]
+    assert words[2].startswith("The noise (sigma_eps2) may change") and "about 3.0" in words[2]
+
+
+def test_coverage_is_that_of_the_model_s_own_intervals(model, held_out):
+    X, y = draw(300, 1)
+    for row in coverage_by_level(held_out, [0.3, 0.8, 0.99]):
+        lower, upper = model.predict_interval(X, row["promised"])
+        assert row["held"] == pytest.approx(np.mean((lower <= y) & (y <= upper)))
+
+
+def test_the_band_of_the_quantile_plot_holds_95_percent_of_order_statistics():
+    told = quantile_plot(np.random.default_rng(0).uniform(size=50))
+    draws = np.sort(np.random.default_rng(1).normal(size=(4000, 50)), axis=1)
+    inside = (draws >= told["low"]) & (draws <= told["high"])
+    assert len(told["theory"]) == 50
+    assert np.allclose(inside.mean(0), 0.95, atol=0.02)
+
+
+def test_the_quantile_plot_of_many_rows_keeps_both_ends():
+    pit = np.random.default_rng(0).uniform(size=40_000)
+    told = quantile_plot(np.append(pit, [0.0, 1.0]))
+    assert len(told["theory"]) <= 300 and np.all(np.isfinite(told["observed"]))
+    assert told["observed"][0] == -told["observed"][-1] < -8
+
+
+def test_a_bias_shows_in_the_trend():
+    h = forecaster(2000)
+    shifted = dataclasses.replace(h, y=h.y + np.where(h.mean > 0, 1.0, 0.0))
+    trend = residual_trend(shifted)
+    expected = (trend["x"] > 0).astype(float)
+    assert np.mean(np.abs(trend["mean"] - expected) <= 1.5 * trend["error"]) >= 0.9
+
+
+def test_the_error_of_the_rmse_is_its_spread_over_repetitions():
+    every = [forecaster(200, seed=seed) for seed in range(300)]
+    spread = np.std([h.scores()["rmse"] for h in every])
+    assert np.mean([rmse_error(h) for h in every]) == pytest.approx(spread, rel=0.15)
+
+
+def test_parameters_stand_beside_their_priors(model, summary):
+    priors = resolve_priors("default", model.n_features_in_, True)
+    entries = {entry["name"]: entry for entry in summary["parameters"]}
+    assert set(entries) == {*model.params_, "psi[0]", "psi[1]"}
+    for name in ("sigma_a2", "w", "sigma_eps2"):
+        curves = entries[name]["curves"]
+        x, prior = np.array(curves["x"]), np.array(curves["prior"])
+        penalties = np.array([priors[name].penalty(np.array(v)) for v in x])
+        shown = prior > 1e-9
+        assert np.allclose(np.log(prior[shown]), (penalties.min() - penalties)[shown], atol=1e-8)
+        # The approximation peaks at the estimate.
+        step = np.abs(np.diff(x)).max()
+        assert abs(x[np.argmax(curves["posterior"])] - entries[name]["value"]) <= step
+    assert entries["sigma_u2"]["value"] == list(model.params_["sigma_u2"])
+    assert entries["psi[0]"]["prior"] is None
+
+
+def test_the_summary_is_json_and_the_page_a_function_of_it(summary, page):
+    again = json.loads(json.dumps(summary, allow_nan=False))
+    assert again == summary
+    assert render_html(again) == page
+
+
+def test_a_summary_needs_no_sample_and_the_page_no_finite_interval(model, held_out):
+    upper, density = held_out.upper.copy(), held_out.log_density.copy()
+    upper[:5], density[3] = np.inf, -np.inf
+    endless = dataclasses.replace(held_out, upper=upper, log_density=density)
+    told = summarise(model, endless, feature_names=HOSTILE)
+    ranked = [item["index"] for item in told["explanation"]["inputs"]]
+    assert ranked == list(np.argsort(-model.params_["sigma_u2"]))
+    assert told["scores"]["nll"] is None
+    assert "<h1>" in render_html(told)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1234.5, "1,230"), (0.012345, "0.0123"), (4.5e-7, "4.50 × 10⁻⁷"), (-2.0, "−2.00"), (0, "0"),
+        (9.999, "10.0"), (3.2e9, "3.20 × 10⁹"), (None, "–"), (float("inf"), "∞"), (999_999, "1,000,000"),
+    ],
+)  # fmt: skip
+def test_numbers(value, text):
+    assert number(value) == text
+
+
+def test_shares_times_and_sizes():
+    assert [percent(p) for p in (0.5, 0.9996, 1.0, 0.0, 0.001, -0.06)] == [
+        "50%", "99.96%", "100%", "0%", "< 1%", "−6%",
+    ]  # fmt: skip
+    assert [seconds(t) for t in (0.0042, 7.123, 42.0, 200.0, 7500.0)] == [
+        "4.2 ms", "7.12 s", "42 s", "3 min 20 s", "2 h 5 min",
+    ]  # fmt: skip
+    assert (memory(3 * 2**20), memory(5 * 2**30)) == ("3.00 MiB", "5.00 GiB")
+
+
+def test_names_are_cleaned_and_cut_in_the_middle():
+    assert clean("a\x00\u202eb\n  c") == "ab c"
+    assert clean("\x00") == "(no name)"
+    assert len(short("x" * 500 + "end")) <= 48 and short("x" * 500 + "end").endswith("end")
+
+
+def test_plain_values():
+    mixed = {"a": np.arange(2), "b": (np.float64(np.nan), np.int64(3), True), 1: Reason.CONVERGED}
+    assert plain(mixed) == {"a": [0, 1], "b": [None, 3, True], "1": "converged"}
