@@ -68,8 +68,8 @@ def _as_text(found: dict[str, Any], target: str) -> RenderableType:
     from widegp.report.formatting import number, percent, short
 
     curves = {curve["index"]: curve for curve in found["partial_dependence"]}
-    inputs = Table(title=f"What drives {short(target)}")
-    for name in ("input", "effect", "weight", f"mean of {short(target)} from low to high"):
+    inputs = Table(title=Text(f"What drives {short(target)}"))
+    for name in ("input", "effect", "weight", Text(f"mean of {short(target)} from low to high")):
         inputs.add_column(name, justify="left" if name == "input" else "right")
     for entry in found["inputs"]:
         curve = curves.get(entry["index"])

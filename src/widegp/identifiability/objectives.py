@@ -1,0 +1,79 @@
+"""The MAP loss of a table under a chosen approximation, ready for profiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from widegp.approximations.build import Builder, Dials
+from widegp.compute.backend import choose_backend
+from widegp.identifiability.coordinates import LOG, LOGIT, Coordinates
+from widegp.inference.objective import MapObjective, start_values
+from widegp.inference.parameters import ParameterSpace, from_unconstrained, slope, to_unconstrained
+from widegp.inference.priors import Prior, resolve_priors
+from widegp.kernels.base import Kernel
+from widegp.warps import make_warp
+
+STEP = 1e-4
+
+
+def map_objective(
+    kernel: Kernel,
+    noise: float,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    approximation: str = "exact",
+    rank: int = 100,
+    neighbors: int = 20,
+    priors: Any = "default",
+    backend: str = "auto",
+    seed: int = 0,
+) -> tuple[MapObjective, np.ndarray]:
+    """L_MAP(z) of eq. (map_loss_body) for X (n, I), y (n,) as the kernel sees them, and z of ``kernel``.
+
+    ``approximation``, ``rank``, ``neighbors`` are those of `WideGPRegressor`; neighbours and anchors suit
+    ``kernel`` and stay fixed, so that a profile compares values of one function.
+    """
+    rows, target = np.ascontiguousarray(np.asarray(X, float)), np.asarray(y, float)
+    if rows.ndim != 2 or target.shape != (len(rows),):
+        raise ValueError(f"X must be (n, I) and y (n,); got {rows.shape} and {target.shape}.")
+    engine = choose_backend(kernel, backend)
+    ard = np.ndim(kernel.sigma_u2) > 0
+    dials = Dials(approximation, rank, neighbors, "kmeans", "random", None)
+    with engine.scope():
+        builder = Builder(rows, dials, engine, seed)
+        likelihood = builder.build(kernel)
+    values = start_values(kernel, noise, np.zeros(0), None)
+    space = ParameterSpace.of(values, (), log=True)
+    chosen = resolve_priors(priors, rows.shape[1], ard)
+    objective = MapObjective(likelihood, kernel, target[builder.order], make_warp("none"), chosen, space)
+    return objective, space.pack(values)
+
+
+def prior_curvature(at: Coordinates, priors: dict[str, Prior]) -> np.ndarray:
+    """d^2 [-log p(theta)] / d zeta_j^2 (p,), the information that the priors add; 0 where there is none.
+
+    The curvature is taken as far as it is positive: an Inverse-Gamma far above its mode has none to give.
+    """
+    out = np.zeros(len(at.names))
+    for j, (name, scale) in enumerate(zip(at.names, at.scales, strict=True)):
+        root = name.split("[")[0]
+        prior = priors.get(root)
+        if prior is None or scale not in (LOG, LOGIT):
+            continue
+        out[j] = max(_second(prior, root, at.theta[j], 2.0 if root == "sigma_eps2" else 1.0), 0.0)
+    return out
+
+
+def _second(prior: Prior, root: str, value: float, stretch: float) -> float:
+    """By central differences; the optimiser's z of the noise is half its logarithm (``stretch`` 2)."""
+    z = float(to_unconstrained(root, np.asarray(value), log=True))
+
+    def gradient(shift: float) -> float:
+        at = np.asarray(z + shift)
+        return float(prior.slope(from_unconstrained(root, at, log=True)) * slope(root, at, log=True))
+
+    return (gradient(STEP) - gradient(-STEP)) / (2 * STEP) / stretch**2
