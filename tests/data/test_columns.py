@@ -1,0 +1,257 @@
+"""The fitted encoding of tables: what each kind of column becomes, against naive loops."""
+
+from __future__ import annotations
+
+import datetime as dt
+import statistics
+from collections import Counter
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.preprocessing import OneHotEncoder
+
+from widegp.data.columns import TableEncoder, in_words
+from widegp.data.tables import TableError
+
+N = 12
+Y = [float(i) for i in range(N)]
+X = [0.5, -1.0, 2.0, 3.5, 8.0, 1.0, 0.0, -4.0, 2.5, 6.0, 7.0, 9.0]
+
+
+def fit(
+    target: str | None = "y", drop: tuple[str, ...] = (), missing: str = "impute", **columns: object
+) -> TableEncoder:
+    return TableEncoder.fit(pa.table({**columns, "y": Y}), target, drop, missing)
+
+
+def notes(encoder: TableEncoder) -> dict[str, str]:
+    return {row["name"]: row["note"] for row in encoder.summary()}
+
+
+def test_numbers_and_booleans_pass_through() -> None:
+    flags = [i % 3 == 0 for i in range(N)]
+    encoder = fit(x=X, flag=flags)
+    assert encoder.feature_names == ("x", "flag")
+    matrix, said = encoder.transform(pa.table({"flag": flags, "x": X}))
+    np.testing.assert_array_equal(matrix, np.column_stack([X, np.array(flags, float)]))
+    assert not said and matrix.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([Decimal(i) / 4 for i in range(N)], pa.decimal128(10, 2)),
+        pa.array([Decimal(i) / 4 for i in range(N)], pa.decimal256(50, 2)),
+        pa.array(np.arange(N) / 4, pa.float16()),
+        pa.array(np.arange(N) / 4, pa.float32()),
+        pa.array([250 * i for i in range(N)], pa.int64()).cast(pa.duration("ms")),
+        pa.array([250 * i for i in range(N)], pa.int32()).cast(pa.time32("ms")),
+        pa.array([250_000_000 * i for i in range(N)], pa.int64()).cast(pa.time64("ns")),
+        pa.array(np.arange(N) / 4).dictionary_encode(),
+        pa.RunEndEncodedArray.from_arrays(pa.array(range(1, N + 1), pa.int32()), pa.array(np.arange(N) / 4)),
+    ],
+    ids=lambda values: str(values.type),
+)  # fmt: skip
+def test_every_type_of_number(values: pa.Array) -> None:
+    matrix, _ = fit(x=values).transform(pa.table({"x": values}))
+    np.testing.assert_array_equal(matrix[:, 0], np.arange(N) / 4)
+
+
+def test_large_integers_keep_their_size_and_are_noted() -> None:
+    values = pa.array([2**63 + 2**40 * i for i in range(N)], pa.uint64())
+    encoder = fit(x=values)
+    matrix, _ = encoder.transform(pa.table({"x": values}))
+    np.testing.assert_array_equal(matrix[:, 0], [float(2**63 + 2**40 * i) for i in range(N)])
+    assert "2^53" in notes(encoder)["x"]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), "dictionary"]
+)
+def test_levels_are_scikit_learns(kind: pa.DataType | str) -> None:
+    words = ["red", "green", "blue", "green"] * 3
+    array = pa.array(words).dictionary_encode() if kind == "dictionary" else pa.array(words, kind)
+    encoder = fit(color=array)
+    theirs = OneHotEncoder(sparse_output=False, handle_unknown="ignore").fit(np.array(words)[:, None])
+    assert encoder.feature_names == ("color=blue", "color=green", "color=red")
+    new = ["green", "pink", "red", "pink"]
+    matrix, said = encoder.transform(pa.table({"color": new}))
+    np.testing.assert_array_equal(matrix, theirs.transform(np.array(new)[:, None]))
+    assert in_words(said) == ["2 values of 'color' not seen when fitting"]
+
+
+@pytest.mark.parametrize("n_levels", [20, 21, 50])
+def test_many_levels_keep_the_frequent_ones(n_levels: int) -> None:
+    rng = np.random.default_rng(n_levels)
+    words = [f"l{i}" for i in range(n_levels)] + [
+        f"l{i}" for i in rng.integers(0, n_levels, 500) ** 2 // n_levels
+    ]
+    table = pa.table({"c": words})
+    encoder = TableEncoder.fit(table, None)
+    frequent = sorted(Counter(words).items(), key=lambda item: (-item[1], item[0]))
+    own = sorted(word for word, _ in frequent[: 20 if n_levels <= 20 else 19])
+    other = ["c (other)"] if n_levels > 20 else []
+    assert list(encoder.feature_names) == [f"c={word}" for word in own] + other
+    matrix, said = encoder.transform(table)
+    expected = [
+        [float(word == level) for level in own] + [float(word not in own)] * len(other) for word in words
+    ]
+    np.testing.assert_array_equal(matrix, expected)
+    assert not said
+    matrix, said = encoder.transform(pa.table({"c": ["never", None]}))
+    assert matrix[0].sum() == (1.0 if other else 0.0) and not matrix[1].any()
+    assert said["values of 'c' not seen when fitting"] == 1
+
+
+def test_the_order_of_rows_does_not_matter() -> None:
+    rng = np.random.default_rng(0)
+    table = pa.table({"c": rng.choice([f"l{i}" for i in range(40)], 200), "x": rng.normal(size=200)})
+    shuffled = table.take(pa.array(rng.permutation(200)))
+    assert TableEncoder.fit(table, None) == TableEncoder.fit(shuffled, None)
+
+
+def days(start: dt.datetime, step: dt.timedelta) -> list[dt.datetime]:
+    return [start + i * step for i in range(N)]
+
+
+def test_dates_count_days_from_the_first() -> None:
+    times = days(dt.datetime(2023, 5, 1, 6), dt.timedelta(hours=30))
+    encoder = fit(when=times)
+    assert encoder.feature_names == ("when (days)",)
+    matrix, _ = encoder.transform(pa.table({"when": times[::-1]}))
+    np.testing.assert_allclose(matrix[::-1, 0], [1.25 * i for i in range(N)], rtol=1e-15)
+    assert encoder.summary()[0]["min"] == "2023-05-01T06:00:00"
+
+
+def test_dates_over_a_year_have_a_season() -> None:
+    times = days(dt.datetime(2019, 12, 31, 18), dt.timedelta(days=61, hours=7))
+    encoder = fit(when=times)
+    matrix, _ = encoder.transform(pa.table({"when": times}))
+    for row, time in zip(matrix, times, strict=True):
+        elapsed = (time - times[0]) / dt.timedelta(days=1)
+        angle = 2 * np.pi * ((time - dt.datetime(time.year, 1, 1)) / dt.timedelta(days=1)) / 365.25
+        np.testing.assert_allclose(row, [elapsed, np.sin(angle), np.cos(angle)], atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("ns")])
+def test_every_type_of_date(kind: pa.DataType) -> None:
+    times = pa.array([dt.date(2020, 1, 1 + i) for i in range(N)]).cast(kind)
+    matrix, _ = fit(when=times).transform(pa.table({"when": times}))
+    np.testing.assert_array_equal(matrix[:, 0], np.arange(N))
+
+
+def test_zones_are_moments_and_their_absence_is_counted() -> None:
+    times = days(dt.datetime(2023, 5, 1, tzinfo=dt.UTC), dt.timedelta(days=1))
+    encoder = fit(when=pa.array(times, pa.timestamp("us", "Asia/Tokyo")))
+    same, said = encoder.transform(pa.table({"when": pa.array(times, pa.timestamp("us", "America/Lima"))}))
+    np.testing.assert_array_equal(same[:, 0], np.arange(N))
+    assert not said
+    naive = pa.array([time.replace(tzinfo=None) for time in times])
+    again, said = encoder.transform(pa.table({"when": naive}))
+    np.testing.assert_array_equal(again, same)
+    assert said == {"values of 'when' without a time zone, unlike when fitting, taken in UTC": N}
+
+
+def gaps(values: list, *at: int) -> list:
+    return [None if i in at else value for i, value in enumerate(values)]
+
+
+def test_missing_values_become_the_median_and_an_indicator() -> None:
+    holes = gaps(X, 2, 5, 7)
+    encoder = fit(x=holes, z=X)
+    assert encoder.feature_names == ("x", "x (missing)", "z")
+    matrix, said = encoder.transform(pa.table({"x": holes, "z": X}))
+    median = statistics.median(x for x in holes if x is not None)
+    np.testing.assert_array_equal(matrix[:, 0], [median if x is None else x for x in holes])
+    np.testing.assert_array_equal(matrix[:, 1], [x is None for x in holes])
+    assert not said and encoder.summary()[0]["missing"] == 3
+
+
+def test_nan_is_missing() -> None:
+    holes = [float("nan") if i == 3 else x for i, x in enumerate(X)]
+    encoder = fit(x=holes)
+    assert encoder == fit(x=gaps(X, 3))
+
+
+def test_missing_of_every_kind() -> None:
+    columns = {
+        "flag": gaps([i % 2 == 0 for i in range(N)], 1),
+        "color": gaps(["a", "b", "c"] * 4, 2),
+        "when": gaps(days(dt.datetime(2020, 1, 1), dt.timedelta(days=1)), 3),
+    }
+    encoder = fit(**columns)
+    matrix, _ = encoder.transform(pa.table(columns))
+    at = {name: i for i, name in enumerate(encoder.feature_names)}
+    assert [np.flatnonzero(matrix[:, at[f"{name} (missing)"]]).tolist() for name in columns] == [
+        [1],
+        [2],
+        [3],
+    ]
+    assert not matrix[2, [at["color=a"], at["color=b"], at["color=c"]]].any()
+    assert matrix[3, at["when (days)"]] in np.arange(N)
+
+
+def test_missing_for_the_first_time_is_counted() -> None:
+    encoder = fit(x=X, color=["a", "b", "c"] * 4)
+    matrix, said = encoder.transform(pa.table({"x": pa.nulls(2), "color": pa.nulls(2)}))
+    assert matrix[0, 0] == statistics.median(X) and not matrix[:, 1:].any()
+    assert in_words(said) == [
+        "2 values of 'x' missing, as none was when fitting, and filled with the median",
+        "2 values of 'color' missing, as none was when fitting, and taken as no level",
+    ]
+
+
+def test_missing_refused_by_choice() -> None:
+    with pytest.raises(TableError, match=r"Column 'x' is missing in row 3 \(2 of 12 rows\); fill it in"):
+        fit(x=gaps(X, 2, 5), missing="refuse")
+    encoder = fit(x=X, missing="refuse")
+    with pytest.raises(TableError, match=r"Column 'x' is missing in row 2 \(1 of 3 rows\)"):
+        encoder.transform(pa.table({"x": [1.0, None, 2.0]}))
+
+
+def test_columns_that_say_nothing_are_left_out_with_a_note() -> None:
+    words = ["red", "green", "blue", "green"] * 3
+    encoder = fit(
+        x=X, constant=[7] * N, twin=X, empty=pa.nulls(N), id=[f"id{i}" for i in range(N)], color=words,
+        again=words, list=[[i] for i in range(N)], pair=[{"a": i} for i in range(N)],
+        bytes=pa.array([bytes([255, i]) for i in range(N)]), half=[i % 2 for i in range(N)],
+        flag=[i % 2 == 1 for i in range(N)], when=[dt.date(2020, 1, 1)] * N, word=["same"] * N, out=X,
+        drop=("out",),
+    )  # fmt: skip
+    assert encoder.input_names == ("x", "color", "half")
+    assert {name: note for name, note in notes(encoder).items() if note} == {
+        "constant": "left out: constant",
+        "twin": "left out: the same as 'x'",
+        "empty": "left out: no values",
+        "id": "left out: 12 texts, all different, as of an identifier",
+        "again": "left out: the same as 'color'",
+        "list": "left out: list values are no inputs",
+        "pair": "left out: struct values are no inputs",
+        "bytes": "left out: binary values are no inputs",
+        "flag": "left out: the same as 'half'",
+        "when": "left out: constant",
+        "word": "left out: constant",
+        "out": "left out by choice",
+    }
+    # What is left out is not asked for later, nor is it news when it is there.
+    assert not encoder.transform(pa.table({"x": X, "color": words, "half": [1] * N, "id": ["u"] * N}))[1]
+
+
+def test_a_constant_with_gaps_is_an_indicator() -> None:
+    encoder = fit(x=gaps([1.0] * N, 0, 4), c=gaps(["yes"] * N, 1), also=gaps([3] * N, 1), z=gaps(X, 1))
+    assert encoder.feature_names == ("x (missing)", "c (missing)", "z")
+    assert notes(encoder) == {
+        "x": "constant: used for where it is missing",
+        "c": "constant: used for where it is missing",
+        "also": "left out: constant, and missing where 'c' is",
+        "z": "missing where 'c' is",
+    }
+    matrix, _ = encoder.transform(pa.table({"x": gaps([1.0] * 3, 1), "c": ["yes", "yes", None], "z": X[:3]}))
+    np.testing.assert_array_equal(matrix, np.column_stack([[0, 1, 0], [0, 0, 1], X[:3]]))
+
+
+def test_feature_names_are_told_apart() -> None:
+    encoder = fit(**{"c": ["a", "b", "c"] * 4, "c=a": X})
+    assert len(set(encoder.feature_names)) == 4
