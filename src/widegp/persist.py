@@ -30,6 +30,7 @@ from widegp.approximations.dense import DensePosterior
 from widegp.approximations.family import FamilyPosterior
 from widegp.approximations.nystrom import NystromPosterior
 from widegp.compute.backend import choose_backend
+from widegp.conformal import ConformalCalibration
 from widegp.data.preprocessing import InputScaler, TargetScaler
 from widegp.files import FileError, write_whole
 from widegp.inference.priors import Beta, InverseGamma
@@ -50,16 +51,18 @@ TYPES: dict[str, type] = {
     for cls in (
         Mixed, Tanh, Sigmoid, ReLU, LeakyReLU, Mixture, InverseGamma, Beta, InputScaler, TargetScaler,
         FittedWarp, FitResult, Direction, DensePosterior, FamilyPosterior, NystromPosterior, TrainingRows,
+        ConformalCalibration,
     )
 }  # fmt: skip
 ACTIVATIONS = {"exact_tanh": exact_tanh.fn, "exact_sigmoid": exact_sigmoid.fn}
 
-# What a fit leaves on an estimator, by its name in the header; the last two are not always there.
+# What a fit leaves on an estimator, by its name in the header; the last three are not always there.
 STATE = {
     "seed": "_seed", "inputs": "_inputs", "target": "_target", "warp": "transform_", "kernel": "kernel_",
     "params": "params_", "approximation": "approximation_", "result": "result_", "converged": "converged_",
     "n_iter": "n_iter_", "log_posterior": "log_posterior_", "n_features": "n_features_in_",
     "feature_names": "feature_names_in_", "input_importance": "input_importance_",
+    "calibration": "calibration_",
 }  # fmt: skip
 
 

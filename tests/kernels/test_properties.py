@@ -165,3 +165,9 @@ def test_wrong_shapes_say_what_to_pass(kernel, arguments, message):
 def test_diag_checks_shapes_too():
     with pytest.raises(ValueError, match="Reshape one row"):
         Mixed().diag(np.zeros(3))
+
+
+def test_compiled_functions_tell_kernels_apart():
+    """A function jitted for one kernel must not answer for another with the same parameters."""
+    structures = [jax.tree.structure(kernel) for kernel in (Tanh(), Sigmoid(), ReLU())]
+    assert all(a != b for i, a in enumerate(structures) for b in structures[:i])

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+
 from widegp.neighbors.jit import get_num_threads, njit, prange
 
 # Arithmetic may be contracted and summed in any order; none of these functions sees a NaN.

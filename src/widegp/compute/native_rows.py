@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from widegp.neighbors.jit import njit, prange
 
 from widegp.compute.native_arc import line, line_pullback
+from widegp.neighbors.jit import njit, prange
 
 # Sums may be taken in any order. Unlike in native_arc, NaN must survive: a failed pivot shows by it.
 ORDER_FREE = {"contract", "reassoc"}

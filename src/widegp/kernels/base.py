@@ -90,13 +90,29 @@ class Kernel(ABC):
 
 
 def as_kernel(cls: type) -> type:
-    """Make a kernel class a frozen dataclass whose parameters are the leaves of a JAX pytree."""
+    """Make a kernel class a frozen dataclass whose parameters are the leaves of a JAX pytree.
+
+    Not by ``register_dataclass``: JAX (0.10) takes the structures of two such classes with the same fields
+    for equal, and a function jitted for Tanh then now and then answers for Sigmoid.
+    """
     cls = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
-    static = getattr(cls, "static", ())
-    names = [f.name for f in dataclasses.fields(cls)]
-    return jax.tree_util.register_dataclass(
-        cls, [n for n in names if n not in static], [n for n in names if n in static]
-    )
+    static = tuple(getattr(cls, "static", ()))
+    leaves = tuple(f.name for f in dataclasses.fields(cls) if f.name not in static)
+    make: Any = cls
+
+    def flatten(kernel: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return tuple(getattr(kernel, n) for n in leaves), tuple(getattr(kernel, n) for n in static)
+
+    def flatten_with_keys(kernel: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        values, constants = flatten(kernel)
+        keys = (jax.tree_util.GetAttrKey(n) for n in leaves)
+        return tuple(zip(keys, values, strict=True)), constants
+
+    def unflatten(constants: tuple[Any, ...], values: Any) -> Any:
+        return make(**dict(zip(leaves, values, strict=True)), **dict(zip(static, constants, strict=True)))
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+    return cls
 
 
 def _all_numpy(*trees: Any) -> bool:

@@ -32,8 +32,9 @@ Activation = Callable[[Array], Array]
 REACH = 12.0  # the square root of the normal density, which damps both factors of a_k, is 2e-16 there
 SLAB = 16  # terms added between two passes over the pairs of rows
 
-# Building the ready-made kernels must not start JAX's device at import.
-_TRUSTED = (jnp.tanh, jax.nn.sigmoid)
+# Trusted without a check, since building the ready-made kernels must not start JAX's device at import; and
+# pickled by these names, since pickle finds no jitted function under its own.
+_NAMED: dict[str, Activation] = {"tanh": jnp.tanh, "sigmoid": jax.nn.sigmoid}
 
 
 @as_kernel
@@ -65,8 +66,16 @@ class FromActivation(Kernel):
     def __post_init__(self) -> None:
         if not isinstance(self.terms, int) or self.terms < 1:
             raise ValueError(f"terms counts the terms of a series, a positive integer; got {self.terms!r}.")
-        if not any(self.fn is known for known in _TRUSTED):
+        if not any(self.fn is known for known in _NAMED.values()):
             check_activation(self.fn)
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = [name for name, fn in _NAMED.items() if fn is self.fn]
+        return self.__dict__ | ({"fn": names[0]} if names else {})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        fn = state["fn"]
+        self.__dict__.update(state | {"fn": _NAMED[fn] if isinstance(fn, str) else fn})
 
     def moment(self, c: Array, d: Array, e: Array) -> Array:
         return hermite_moment(self.fn, 0, 0, self.terms, c, d, e)

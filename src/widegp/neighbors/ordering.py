@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from widegp.neighbors.jit import get_num_threads, njit
 
+from widegp.neighbors.jit import get_num_threads, njit
 from widegp.neighbors.scan import as_points, tile_distances
 from widegp.neighbors.threads import in_threads
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from widegp.neighbors.jit import COMPILED, get_num_threads, njit
 
+from widegp.neighbors.jit import COMPILED, get_num_threads, njit
 from widegp.neighbors.threads import in_threads
 
 QUERY_BLOCK = 64
