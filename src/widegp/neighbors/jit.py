@@ -1,4 +1,4 @@
-"""Numba's compiler; where Numba is not installed, as on some accelerator machines, the same loops run plainly.
+"""Numba's compiler; where Numba is missing, as on some accelerator machines, the same loops run plainly.
 
 Nothing that is large runs plainly: `scan` then goes through NumPy, and an accelerator searches by itself.
 """
