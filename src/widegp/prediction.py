@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from widegp.approximations.family import FamilyPosterior
 from widegp.approximations.nystrom import NystromPosterior
 from widegp.approximations.sums import RULES
 from widegp.compute.backend import Backend, Block, choose_backend
+from widegp.data.arrays import take
 from widegp.kernels.base import Kernel
 from widegp.neighbors import NeighborIndex
 from widegp.neighbors.metric import embed
@@ -43,7 +45,8 @@ class TrainingRows:
     def nearest(self, X: np.ndarray) -> np.ndarray:
         """The ``count`` training rows that each row of X correlates with most, (q, count)."""
         if self._index is None:
-            self._index = NeighborIndex(embed(self.kernel, self.X))
+            points = take(self.X, fn=partial(embed, self.kernel), width=self.X.shape[1] + 1)
+            self._index = NeighborIndex(points)
         return self._index.query(embed(self.kernel, X), min(self.count, len(self.X)))
 
 
