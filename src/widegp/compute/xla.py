@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ from widegp.kernels.base import Kernel
 Array = Any
 
 
+@dataclass(frozen=True)
 class XlaBackend:
     """See `backend.Backend`. A kernel cotangent is a kernel whose parameters are derivatives."""
 

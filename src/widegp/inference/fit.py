@@ -74,9 +74,8 @@ def fit_map(
         seconds["start"] = time.perf_counter() - clock
         for rows in coarse_rows(builder):
             tick = time.perf_counter()
-            part = Builder(builder.X[rows], builder.dials, builder.backend, builder.seed)
             start = _rounds(
-                part, kernel, start, y[rows], warp, priors, space, settings, deadline, None
+                builder.subset(rows), kernel, start, y[rows], warp, priors, space, settings, deadline, None
             ).values
             seconds[f"{len(rows)} rows"] = time.perf_counter() - tick
     fitted = _rounds(builder, kernel, start, y, warp, priors, space, settings, deadline, report)
