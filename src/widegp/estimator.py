@@ -16,7 +16,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from widegp.approximations.build import NAMES, WITH_NEIGHBORS, Builder, Dials
 from widegp.compute.backend import choose_backend
+from widegp.data.arrays import take
 from widegp.data.preprocessing import InputScaler, TargetScaler
+from widegp.data.stored import is_stored, read_stored
+from widegp.engines.base import backend_for, make_engine
 from widegp.inference.choose import calibrate, choose_dials, choose_warp
 from widegp.inference.curvature import describe
 from widegp.inference.fit import Fitted, OptimizerSettings, fit_map
@@ -62,6 +65,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     batch_rows : rows per step of Adam, drawn anew each time; all rows by default.
     budget : seconds that fitting may take; ``"auto"`` then also turns down its dials to fit.
     backend : ``"auto"``, ``"native"`` (CPU) or ``"xla"`` (JAX, any device).
+    engine : where sums over rows are made: ``"local"``, ``"sharded"`` (all devices that JAX finds),
+        ``"dask"`` (the cluster of the current ``dask.distributed.Client``), or an engine object.
 
     Attributes
     ----------
@@ -99,6 +104,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         batch_rows: int | None = None,
         budget: float | None = None,
         backend: str = "auto",
+        engine: Any = "local",
     ) -> None:
         self.kernel = kernel
         self.approximation = approximation
@@ -123,6 +129,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         self.batch_rows = batch_rows
         self.budget = budget
         self.backend = backend
+        self.engine = engine
 
     @classmethod
     def paper_protocol(cls, noise_start: float | None = None, **changes: Any) -> Self:
@@ -141,21 +148,27 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         return cls(**(settings | changes))
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Estimate the parameters from X (n, I), y (n,) and prepare predictions."""
+        """Estimate the parameters from X (n, I), y (n,) and prepare predictions.
+
+        A table that does not fit in memory is fitted from where it is: X an ``np.memmap``, a ``.npy`` file,
+        a Dask array, or, with y the name of the target's column, a folder of Parquet files or a Dask frame.
+        It is copied once to the temporary folder (TMPDIR), scaled.
+        """
         began = time.perf_counter()
-        X, y = _checked_table(self, X, y)
         self._check_settings()
+        engine = make_engine(self.engine)
+        rows, y = self._scaled_table(X, y)
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self._inputs, self._target = InputScaler.fit(X, self.scale_inputs), TargetScaler.fit(y)
-        rows, target = self._inputs.transform(X), self._target.transform(y)
+        self._target = TargetScaler.fit(y)
+        target = self._target.transform(y)
         kernel, start = self._start(rows)
-        backend = choose_backend(kernel, self.backend)
+        backend = choose_backend(kernel, backend_for(engine, self.backend))
         priors = resolve_priors(self.priors, rows.shape[1], self.ard)
         dials = choose_dials(
             self._dials(), len(rows), rows.shape[1], self.ard, self.budget,
             lambda: calibrate(rows, kernel, backend, self._seed),
         )  # fmt: skip
-        builder = Builder(rows, dials, backend, self._seed)
+        builder = Builder(rows, dials, backend, self._seed, engine)
         scale = {"offset": self._target.mean, "scale": self._target.sd}
         with backend.scope():
             name, psi = choose_warp(self.target_transform, y, target, builder, kernel, start, priors, scale)
@@ -177,6 +190,19 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
                 f"The fit has not converged: {self.result_.reason}.", ConvergenceWarning, stacklevel=2
             )
         return self
+
+    def _scaled_table(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Scaled rows (n, I) and the target (n,); rows that were not in memory stay in a file."""
+        if is_stored(X):
+            table = read_stored(X, y, self.scale_inputs)
+            self._inputs, self.n_features_in_ = table.scaler, table.X.shape[1]
+            self.__dict__.pop("feature_names_in_", None)
+            if table.names is not None:
+                self.feature_names_in_ = np.array(table.names, dtype=object)
+            return table.X, table.y
+        X, y = _checked_table(self, X, y)
+        self._inputs = InputScaler.fit(X, self.scale_inputs)
+        return self._inputs.transform(X), y
 
     def _start(self, rows: np.ndarray) -> tuple[Kernel, dict[str, np.ndarray]]:
         """The kernel to fit, and where its parameters begin."""
@@ -225,7 +251,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         posterior = objective.approximation.posterior(self.kernel_, noise, warped)
         rows = None
         if builder.dials.name in WITH_NEIGHBORS:
-            kept = builder.X[builder.order]
+            kept = take(builder.X, builder.order)
             rows = TrainingRows(
                 kept, warped, self.kernel_, max(self.predict_neighbors, builder.dials.neighbors)
             )
