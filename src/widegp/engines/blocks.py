@@ -13,6 +13,8 @@ from widegp.compute.backend import Block
 from widegp.data.arrays import empty_beside
 from widegp.neighbors.blocks import halo_of, localise
 
+NO_ROWS = "There are no rows to sum over; pass a table with at least one row."
+
 
 class Cut(NamedTuple):
     """Rows (B,) of one block, the halo (H,) they condition on, their neighbours (B, m) within both."""

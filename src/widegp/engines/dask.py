@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
+from functools import reduce
 from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
 
 from widegp.compute.backend import Block
-from widegp.engines.blocks import BlockedRows, add_trees
+from widegp.engines.blocks import NO_ROWS, BlockedRows, add_trees
 from widegp.engines.travel import Form, as_numpy, split
 
 T = TypeVar("T")
@@ -95,6 +96,20 @@ class DaskRows:
         return self.rows.restricted(rows)
 
 
+def current_client() -> Any:
+    """The client of the cluster that this process, or the worker it runs in, is connected to."""
+    try:
+        from distributed import get_client
+    except ImportError as error:
+        raise ImportError("engine='dask' needs dask.distributed: pip install 'widegp[dask]'.") from error
+    try:
+        return get_client()
+    except ValueError as error:
+        raise ValueError(
+            "engine='dask' found no cluster; start one with dask.distributed.Client() before fitting."
+        ) from error
+
+
 @dataclass(frozen=True)
 class DaskEngine:
     """The cluster of a ``dask.distributed.Client``, the current one unless given.
@@ -103,28 +118,13 @@ class DaskEngine:
     worker works on one block at a time with as many threads as it was given.
     """
 
-    given: Any = None
+    client: Any = field(default_factory=current_client)
     name = "dask"
     backend = None
 
     def __deepcopy__(self, memo: dict) -> DaskEngine:
         # Estimators are cloned by copying their parameters; a connection is not for copying.
         return self
-
-    @property
-    def client(self) -> Any:
-        if self.given is not None:
-            return self.given
-        try:
-            from distributed import get_client
-        except ImportError as error:
-            raise ImportError("engine='dask' needs dask.distributed: pip install 'widegp[dask]'.") from error
-        try:
-            return get_client()
-        except ValueError as error:
-            raise ValueError(
-                "engine='dask' found no cluster; start one with dask.distributed.Client() before fitting."
-            ) from error
 
     @property
     def lanes(self) -> int:
@@ -138,9 +138,9 @@ class DaskEngine:
 
     def map_sum(self, fn: Callable[[Block], T], rows: DaskRows | BlockedRows) -> T:
         """sum over blocks of fn(block), added up on the workers."""
+        if rows.n_rows == 0:
+            raise ValueError(NO_ROWS)
         placed = rows if isinstance(rows, DaskRows) else self.place(rows)
-        if placed.n_rows == 0:
-            raise ValueError("There are no rows to sum over; pass a table with at least one row.")
         return _persisting(lambda: _sum(placed.shelf.client, _parts(placed, fn)).result(), placed.shelf)
 
     def map_rows(self, fn: Callable[[Block], T], rows: DaskRows | BlockedRows) -> list[T]:
@@ -206,7 +206,4 @@ def _use_own_threads() -> None:
 
 
 def _add(parts: list[Any]) -> Any:
-    total = parts[0]
-    for part in parts[1:]:
-        total = add_trees(total, part)
-    return total
+    return reduce(add_trees, parts)

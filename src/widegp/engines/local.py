@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from widegp.compute.backend import Block
-from widegp.engines.blocks import BlockedRows, add_trees
+from widegp.engines.blocks import NO_ROWS, BlockedRows, add_trees
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class LocalEngine:
             part = fn(block)
             total = part if total is None else add_trees(total, part)
         if total is None:
-            raise ValueError("There are no rows to sum over; pass a table with at least one row.")
+            raise ValueError(NO_ROWS)
         return total
 
     def map_rows(self, fn: Callable[[Block], T], rows: Iterable[Block]) -> list[T]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, TypeVar
 
 import jax
@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from widegp.compute.backend import Block
-from widegp.engines.blocks import BlockedRows, add_trees
+from widegp.engines.blocks import NO_ROWS, BlockedRows, add_trees
 from widegp.engines.travel import Form, split
 
 T = TypeVar("T")
@@ -87,12 +87,9 @@ class ShardedEngine:
 
     def map_sum(self, fn: Callable[[Block], T], rows: ShardedRows | BlockedRows) -> T:
         """sum over blocks of fn(block)."""
-        total: Any = None
-        for part in self._run(fn, rows, summed=True):
-            total = part if total is None else add_trees(total, part)
-        if total is None:
-            raise ValueError("There are no rows to sum over; pass a table with at least one row.")
-        return total
+        if rows.n_rows == 0:
+            raise ValueError(NO_ROWS)
+        return reduce(add_trees, self._run(fn, rows, summed=True))
 
     def map_rows(self, fn: Callable[[Block], T], rows: ShardedRows | BlockedRows) -> list[T]:
         """[fn(block) for every block], in order."""
