@@ -15,6 +15,8 @@ COINCIDING = 1e-6
 """Anchors closer than this share of the spread of the rows count as one."""
 SAMPLE_ROWS = 20_000
 """Rows that the clustering and greedy rules look at in a large table."""
+SPREAD_ROWS = 20_000
+"""Evenly spaced rows that tell the spread of a table."""
 
 _RESIDUAL = 1e-10
 _CHUNK = 16_384
@@ -24,6 +26,7 @@ _GREEDY_WORK = 2e8
 
 KernelMatrix = Callable[[np.ndarray, np.ndarray], np.ndarray]
 KernelDiagonal = Callable[[np.ndarray], np.ndarray]
+Metric = Callable[[np.ndarray], np.ndarray]
 
 
 class Anchors(NamedTuple):
@@ -45,6 +48,7 @@ def choose_anchors(
     kernel: KernelMatrix | None = None,
     kernel_diag: KernelDiagonal | None = None,
     must_be_rows: bool = False,
+    metric: Metric | None = None,
 ) -> Anchors:
     """At most r anchors Z for the rows of X, no two of them nearer than 1e-6 of the spread of the rows.
 
@@ -63,6 +67,8 @@ def choose_anchors(
     rng : generator or seed; the same one gives the same anchors.
     kernel, kernel_diag : K(X, Y) -> (n, p) and K(x, x) -> (n,); for "greedy".
     must_be_rows : make "kmeans" return rows of X.
+    metric : X (n, I) -> u (n, J), a map of rows; distances and anchors are then those of u, which is computed
+        only for the rows that the rule looks at.
 
     On large tables "kmeans" works on max(20,000, 30 r) random rows, "kmeans++" (and the seeds of "kmeans") on
     max(20,000, 10 r) and "greedy" on 20,000.
@@ -74,35 +80,39 @@ def choose_anchors(
     if rule == "greedy" and (kernel is None or kernel_diag is None):
         raise ValueError('The rule "greedy" needs the kernel; pass kernel= and kernel_diag=.')
     X = as_points(X)
+    at: Metric = metric or _as_they_are
     rng = np.random.default_rng(rng)
-    closest = COINCIDING * _spread(X)
+    closest = COINCIDING * _spread(at(X[:: max(1, len(X) // SPREAD_ROWS)]))
     if rule == "first" or rank == 0 or rank >= len(X):
-        return _of_rows(X, _first_distinct(X, np.arange(len(X)), rank, closest))
+        return _of_rows(X, _first_distinct(X, np.arange(len(X)), rank, closest, at), at)
     if rule == "random":
-        return _of_rows(X, _first_distinct(X, rng.permutation(len(X)), rank, closest))
+        return _of_rows(X, _first_distinct(X, rng.permutation(len(X)), rank, closest, at), at)
     if rule == "greedy" and kernel is not None and kernel_diag is not None:
         rows = _sample(len(X), SAMPLE_ROWS, rng)
         picked = rows[_pivots(X[rows].astype(np.float64), rank, kernel, kernel_diag)]
-        return _of_rows(X, _first_distinct(X, picked, rank, closest))
+        return _of_rows(X, _first_distinct(X, picked, rank, closest, at), at)
     rows = _sample(len(X), max(SAMPLE_ROWS, 30 * rank), rng)
-    sample = X[rows].astype(np.float64)
+    sample = at(X[rows]).astype(np.float64)
     seeds = _kmeans_plus_plus(sample, rank, rng, closest)
     if rule == "kmeans++" or len(seeds) < rank:
-        return _of_rows(X, rows[seeds])
+        return _of_rows(X, rows[seeds], at)
     centres = _centroids(sample, seeds, rng)
     centres = centres[_first_distinct(centres, np.arange(rank), rank, closest)]
     if must_be_rows:
-        return _of_rows(X, rows[_nearest_distinct(sample, centres, closest)])
+        return _of_rows(X, rows[_nearest_distinct(sample, centres, closest)], at)
     return Anchors(centres, None)
 
 
-def _of_rows(X: np.ndarray, rows: np.ndarray) -> Anchors:
-    return Anchors(X[rows].astype(np.float64), rows)
+def _as_they_are(X: np.ndarray) -> np.ndarray:
+    return X
 
 
-def _spread(X: np.ndarray) -> float:
-    """sqrt(mean |x - mean|^2), over at most 100,000 evenly spaced rows."""
-    sample = X[:: max(1, len(X) // 100_000)]
+def _of_rows(X: np.ndarray, rows: np.ndarray, at: Metric) -> Anchors:
+    return Anchors(at(X[rows]).astype(np.float64), rows)
+
+
+def _spread(sample: np.ndarray) -> float:
+    """sqrt(mean |x - mean|^2)."""
     return float(np.sqrt(sample.var(axis=0, dtype=np.float64).sum())) if len(sample) else 0.0
 
 
@@ -110,7 +120,9 @@ def _sample(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
     return np.arange(n) if n <= size else np.sort(rng.choice(n, size, replace=False))
 
 
-def _first_distinct(X: np.ndarray, order: np.ndarray, rank: int, closest: float) -> np.ndarray:
+def _first_distinct(
+    X: np.ndarray, order: np.ndarray, rank: int, closest: float, at: Metric = _as_they_are
+) -> np.ndarray:
     """The first `rank` rows in `order` that lie farther than `closest` from all rows before them."""
     kept = order[:0].astype(np.int64)
     size = min(max(rank, 1_024), _CHUNK)
@@ -118,7 +130,7 @@ def _first_distinct(X: np.ndarray, order: np.ndarray, rank: int, closest: float)
         if len(kept) >= rank:
             break
         fresh = order[start : start + size]
-        table = X[np.concatenate([kept, fresh])]
+        table = at(X[np.concatenate([kept, fresh])])
         ends = np.arange(len(kept), len(table))
         near = scan(table, table[len(kept) :], np.zeros_like(ends), ends, 1)[:, 0]
         gap = np.linalg.norm(table[len(kept) :] - table[near], axis=1)

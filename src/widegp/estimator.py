@@ -14,12 +14,14 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from widegp.approximations.build import NAMES, WITH_NEIGHBORS, Builder, Dials
 from widegp.compute.backend import Backend, choose_backend
-from widegp.conformal import ConformalCalibration, set_aside
-from widegp.data.preprocessing import InputScaler, TargetScaler
+from widegp.conformal import ConformalCalibration
+from widegp.data.arrays import take
+from widegp.data.preprocessing import TargetScaler
+from widegp.engines.base import backend_for, make_engine
 from widegp.inference.choose import calibrate, choose_dials, choose_warp
 from widegp.inference.curvature import describe
 from widegp.inference.fit import Fitted, OptimizerSettings, fit_map
@@ -33,6 +35,7 @@ from widegp.metrics import standard_score
 from widegp.persist import load_model, save_model
 from widegp.prediction import TrainingRows, make_predictor
 from widegp.progress import Progress
+from widegp.training_table import checked_rows, training_table
 from widegp.warps import FittedWarp, make_warp
 
 Report = Callable[[str, int, float, dict[str, np.ndarray]], None]
@@ -73,6 +76,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         with the same table, settings and file goes on from there and ends with the same answer.
     conformal : hold out a tenth of the rows (99 to 2,000) and calibrate ``predict_interval`` on them: new
         rows like them are then covered at the level asked for, whatever the model gets wrong.
+    engine : where sums over rows are made: ``"local"``, ``"sharded"`` (all devices that JAX finds),
+        ``"dask"`` (the cluster of the current ``dask.distributed.Client``), or an engine object.
 
     Attributes
     ----------
@@ -113,6 +118,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         backend: str = "auto",
         checkpoint: str | os.PathLike[str] | None = None,
         conformal: bool = False,
+        engine: Any = "local",
     ) -> None:
         self.kernel = kernel
         self.approximation = approximation
@@ -139,6 +145,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         self.backend = backend
         self.checkpoint = checkpoint
         self.conformal = conformal
+        self.engine = engine
 
     @classmethod
     def paper_protocol(cls, noise_start: float | None = None, **changes: Any) -> Self:
@@ -160,18 +167,23 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         """Estimate the parameters from X (n, I), y (n,) and prepare predictions.
 
         ``progress(stage, iteration, objective, values)`` is called once per iteration.
+
+        A table that does not fit in memory is fitted from where it is: X an ``np.memmap``, a ``.npy`` file,
+        a Dask array, or, with y the name of the target's column, a folder of Parquet files or a Dask frame.
+        It is copied once to the temporary folder (TMPDIR), scaled.
         """
         began = time.perf_counter()
-        X, y = _checked_table(self, X, y)
         self._check_settings()
+        engine = make_engine(self.engine)
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        X, y, X_held, y_held = set_aside(X, y, self._seed) if self.conformal else (X, y, X[:0], y[:0])
-        self._inputs, self._target = InputScaler.fit(X, self.scale_inputs), TargetScaler.fit(y)
-        rows, target = self._inputs.transform(X), self._target.transform(y)
+        rows, y, self._inputs, held = training_table(self, X, y, self._seed)
+        self._target = TargetScaler.fit(y)
+        target = self._target.transform(y)
         kernel, start = self._start(rows)
-        backend = choose_backend(kernel, self.backend)
-        journal = self._journal(X, y)
-        builder = Builder(rows, self._resolved(rows, kernel, backend, journal), backend, self._seed)
+        backend = choose_backend(kernel, backend_for(engine, self.backend))
+        journal = self._journal(rows, y)
+        dials = self._resolved(rows, kernel, backend, journal)
+        builder = Builder(rows, dials, backend, self._seed, engine)
         scale = {"offset": self._target.mean, "scale": self._target.sd}
         priors = resolve_priors(self.priors, rows.shape[1], self.ard)
         problem = Problem(kernel, target, make_warp("none", **scale), priors, journal)
@@ -183,7 +195,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
             with Progress(self.verbose, progress) as shown:
                 fitted = fit_map(builder, problem, start, self._settings(spent), shown.update)
             self._store(fitted, builder, name, target, scale)
-        self.calibration_ = self._calibrated(X_held, y_held) if self.conformal else None
+        self.calibration_ = None if held is None else self._calibrated(*held)
         self.result_ = self._result(fitted, builder, time.perf_counter() - began)
         self.converged_, self.n_iter_ = self.result_.converged, self.result_.n_iter
         self.log_posterior_ = -fitted.optimum.value
@@ -268,7 +280,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         posterior = objective.approximation.posterior(self.kernel_, noise, warped)
         rows = None
         if builder.dials.name in WITH_NEIGHBORS:
-            kept = builder.X[builder.order]
+            kept = take(builder.X, builder.order)
             rows = TrainingRows(
                 kept, warped, self.kernel_, max(self.predict_neighbors, builder.dials.neighbors)
             )
@@ -300,7 +312,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     def _standardised(self, X: ArrayLike, latent: bool) -> tuple[np.ndarray, np.ndarray]:
         """Mean and sd of the warped, standardised target at X."""
         check_is_fitted(self, "result_")
-        mean, variance = self._predictor.predict(self._inputs.transform(_checked_rows(self, X)))
+        mean, variance = self._predictor.predict(self._inputs.transform(checked_rows(self, X)))
         if latent:
             variance = np.maximum(variance - self._predictor.noise, 0.0)
         return mean, np.sqrt(variance)
@@ -357,7 +369,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         """Joint draws of y at the rows of X, noise included: (q, n_samples)."""
         check_is_fitted(self, "result_")
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-        rows = self._inputs.transform(_checked_rows(self, X))
+        rows = self._inputs.transform(checked_rows(self, X))
         draws = self._predictor.sample(rows, n_samples, rng)
         return self._target.inverse_mean(self.transform_.inverse(draws))
 
@@ -375,12 +387,3 @@ def load(path: str | os.PathLike[str], backend: str | None = None) -> WideGPRegr
     """
     model: WideGPRegressor = load_model(path, WideGPRegressor, backend)
     return model
-
-
-def _checked_table(estimator: WideGPRegressor, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    X, y = validate_data(estimator, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=1)
-    return np.ascontiguousarray(X), np.asarray(y, float)
-
-
-def _checked_rows(estimator: WideGPRegressor, X: ArrayLike) -> np.ndarray:
-    return np.ascontiguousarray(validate_data(estimator, X, dtype=np.float64, reset=False))

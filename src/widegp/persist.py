@@ -89,6 +89,8 @@ def save_model(model: Any, path: str | os.PathLike[str], table: TablePart | None
         parameters["random_state"] = None
     # A place on the machine that fitted, not a property of the model.
     parameters.pop("checkpoint", None)
+    # A cluster or a set of devices is not part of a model; its kind is.
+    parameters["engine"] = getattr(parameters["engine"], "name", parameters["engine"])
     state |= {"parameters": parameters, "posterior": model._posterior, "rows": model._rows}
     header = {"format": FORMAT, "format_version": FORMAT_VERSION, "package_version": _package_version()}
     header |= {key: packer.pack(value, key) for key, value in state.items()}

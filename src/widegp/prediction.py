@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +13,7 @@ from widegp.approximations.family import FamilyPosterior
 from widegp.approximations.nystrom import NystromPosterior
 from widegp.approximations.sums import RULES
 from widegp.compute.backend import Backend, Block, choose_backend
-from widegp.engines.blocks import padded
+from widegp.data.arrays import take
 from widegp.kernels.base import Kernel
 from widegp.neighbors import NeighborIndex
 from widegp.neighbors.metric import embed
@@ -44,7 +45,8 @@ class TrainingRows:
     def nearest(self, X: np.ndarray) -> np.ndarray:
         """The ``count`` training rows that each row of X correlates with most, (q, count)."""
         if self._index is None:
-            self._index = NeighborIndex(embed(self.kernel, self.X))
+            points = take(self.X, fn=partial(embed, self.kernel), width=self.X.shape[1] + 1)
+            self._index = NeighborIndex(points)
         return self._index.query(embed(self.kernel, X), min(self.count, len(self.X)))
 
 
@@ -149,15 +151,16 @@ class FamilyPredictor:
             return Block(X, np.zeros(n), np.zeros((n, 0), np.int32), np.ones(n), np.zeros((n, 0)))
         near = self.rows.nearest(X)
         halo, local = np.unique(near, return_inverse=True)
-        local = local.reshape(near.shape).astype(np.int32) + np.int32(len(X))
-        y = np.concatenate([np.zeros(len(X)), self.rows.y[halo]])
-        points = np.concatenate([X, self.rows.X[halo]])
-        block = Block(points, y, local, np.ones(len(X)), np.zeros((len(points), 0)))
-        if not self.backend.pads:
-            return block
-        # Few shapes for the compiler: powers of two.
-        own, beside = (1 << (size - 1).bit_length() for size in (len(X), len(halo)))
-        return padded(block, own, own + beside)
+        own, beside = len(X), len(halo)
+        if self.backend.pads:
+            # Few shapes for the compiler: powers of two.
+            own, beside = (1 << (size - 1).bit_length() for size in (own, beside))
+        points, y = np.zeros((own + beside, X.shape[1])), np.zeros(own + beside)
+        points[: len(X)], points[own : own + len(halo)] = X, self.rows.X[halo]
+        y[own : own + len(halo)] = self.rows.y[halo]
+        neighbors = np.full((own, near.shape[1]), -1, np.int32)
+        neighbors[: len(X)] = local.reshape(near.shape) + own
+        return Block(points, y, neighbors, (np.arange(own) < len(X)) * 1.0, np.zeros((len(points), 0)))
 
     def _predict(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         p = self.posterior

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,15 @@ from widegp.approximations.dense import Dense
 from widegp.approximations.family import Family
 from widegp.approximations.nystrom import Nystrom
 from widegp.compute.backend import Backend
+from widegp.data.arrays import is_mapped, take
+from widegp.engines.base import Engine, Rows
 from widegp.engines.blocks import BlockedRows
 from widegp.engines.local import LocalEngine
 from widegp.kernels.base import Kernel
-from widegp.neighbors import conditioning_order, locality_blocks, nearest_earlier
-from widegp.neighbors.blocks import relabelled
+from widegp.neighbors import conditioning_order, nearest_earlier
+from widegp.neighbors.blocks import principal_coordinates, relabelled, storage_order
 from widegp.neighbors.metric import embed, unembed
+from widegp.neighbors.scan import scan
 
 NAMES = ("exact", "subset", "nystrom", "dtc", "vfe", "fitc", "vecchia", "full-scale")
 WITH_NEIGHBORS = ("vecchia", "full-scale")
@@ -45,13 +49,15 @@ class Builder:
     ``order`` (n,) is the order in which the last likelihood built holds its rows: the target must be given
     to it as y[order]. Rows near each other are stored near each other, so that the neighbours of
     successive rows are still in cache. Anchors and neighbours suit the kernel passed to `build`; anchors are
-    spread by distance in ``metric``, that of the inputs or that of the kernel.
+    spread by distance in ``metric``, that of the inputs or that of the kernel. Where X is a memory-mapped
+    file, whatever has its length is one too.
     """
 
     X: np.ndarray
     dials: Dials
     backend: Backend
     seed: int
+    engine: Engine = field(default_factory=LocalEngine)
     metric: str = "inputs"
     conditioning: np.ndarray = field(init=False)
     order: np.ndarray = field(init=False)
@@ -73,48 +79,63 @@ class Builder:
 
     def build(self, kernel: Kernel) -> Any:
         """A likelihood whose anchors and neighbours suit ``kernel``."""
-        name, rows = self.dials.name, self.X[self.conditioning]
+        name = self.dials.name
         if name == "exact":
-            return Dense(rows, self.backend)
+            return Dense(self.X, self.backend)
         if name in NEEDS_ROWS:
             return self._on_rows(kernel)
         if name != "vecchia":
             self.Z = self._anchors(kernel).points
         if name in WITH_NEIGHBORS:
-            count = min(self.dials.neighbors, len(rows) - 1)
-            points = embed(kernel, rows)
-            self.neighbors = nearest_earlier(points, count)
-            near = np.concatenate([rows for rows, _ in locality_blocks(self.neighbors[:, :0], points, 256)])
-            self.order, rows = self.conditioning[near], rows[near]
-            neighbors = relabelled(self.neighbors, near)
+            points = self._points(kernel)
+            self.neighbors = nearest_earlier(points, min(self.dials.neighbors, len(points) - 1))
+            # In a file the points would be read once for each halving.
+            space = principal_coordinates(points) if is_mapped(points) else points
+            near = storage_order(space, self.block_rows())
+            self.order = self.conditioning[near]
+            rows, neighbors = take(self.X, self.order), relabelled(self.neighbors, near)
         else:
-            neighbors = self.neighbors
-        blocks = BlockedRows.cut(rows, np.zeros(len(rows)), neighbors, self.block_rows(), self.backend.pads)
-        return Family(name, blocks, self.Z, self.backend, LocalEngine())
+            rows, neighbors = self.X, self.neighbors
+        return Family(name, self._placed(rows, neighbors), self.Z, self.backend, self.engine)
 
     def changed(self, kernel: Kernel) -> float:
         """Share of neighbours that a search under ``kernel`` would replace, on a sample of rows."""
-        rows = self.X[self.conditioning]
         m = self.neighbors.shape[1]
-        late = np.arange(len(rows))[m + 1 :]
+        late = np.arange(m + 1, len(self.X))
         if m == 0 or len(late) == 0:
             return 0.0
         sample = late[:: max(1, len(late) // 200)]
-        points = embed(kernel, rows)
-        kept = 0
-        for i in sample:
-            near = np.argpartition(((points[:i] - points[i]) ** 2).sum(1), m - 1)[:m]
-            kept += len(np.intersect1d(near, self.neighbors[i]))
+        points = self._points(kernel)
+        near = scan(points, points[sample], np.zeros_like(sample), sample, m)
+        kept = sum(
+            len(np.intersect1d(new, old)) for new, old in zip(near, self.neighbors[sample], strict=True)
+        )
         return 1.0 - kept / (m * len(sample))
 
+    def subset(self, rows: np.ndarray) -> Builder:
+        """The same for some of the rows (b,)."""
+        return replace(self, X=take(self.X, rows))
+
     def block_rows(self) -> int:
-        """Rows whose features and cotangents fit BLOCK_BYTES, or what the user asked for."""
+        """Rows whose features and cotangents fit BLOCK_BYTES and leave every lane of the engine some, or
+        what the user asked for.
+        """
         if self.dials.block_rows is not None:
             return self.dials.block_rows
         width = self.dials.rank + self.X.shape[1]
         if self.backend.pads:
             width *= 1 + self.dials.neighbors * (self.dials.name in WITH_NEIGHBORS)
-        return int(max(256, BLOCK_BYTES // (32 * width)))
+        share = -(-len(self.X) // self.engine.lanes)
+        return int(max(256, min(share, BLOCK_BYTES // (32 * width))))
+
+    def _points(self, kernel: Kernel) -> np.ndarray:
+        """The rows in the order of conditioning, in the space where near is correlated: (n, I + 1)."""
+        return take(self.X, self.conditioning, partial(embed, kernel), self.X.shape[1] + 1)
+
+    def _placed(self, rows: np.ndarray, neighbors: np.ndarray) -> Rows:
+        return self.engine.place(
+            BlockedRows.cut(rows, np.zeros(len(rows)), neighbors, self.block_rows(), self.backend.pads)
+        )
 
     def in_other_metric(self, likelihood: Family, kernel: Kernel) -> Family | None:
         """The same likelihood with anchors spread in the other metric, where anchors hang on one.
@@ -137,13 +158,13 @@ class Builder:
                 self.X, dials.rank, dials.anchors, rng, kernel, kernel.diag, must_be_rows=True
             )
         if self.metric == "kernel":
-            chosen = choose_anchors(embed(kernel, self.X), dials.rank, dials.anchors, rng)
+            chosen = choose_anchors(self.X, dials.rank, dials.anchors, rng, metric=partial(embed, kernel))
             points = unembed(kernel, chosen.points) if chosen.rows is None else self.X[chosen.rows]
             return Anchors(points, chosen.rows)
         weights = np.sqrt(np.asarray(kernel.sigma_u2, float))
         # A weight of zero could not be undone; inputs below a thousandth are as good as ignored.
         weights = np.maximum(weights / weights.max(), 1e-3)
-        chosen = choose_anchors(self.X * weights, dials.rank, dials.anchors, rng)
+        chosen = choose_anchors(self.X, dials.rank, dials.anchors, rng, metric=lambda X: X * weights)
         return Anchors(chosen.points / weights, chosen.rows)
 
     def _on_rows(self, kernel: Kernel) -> Any:
@@ -153,11 +174,5 @@ class Builder:
             return Dense(self.X[kept], self.backend, kept)
         if len(rest) == 0:
             return Dense(self.X[kept], self.backend, kept)
-        blocks = BlockedRows.cut(
-            self.X[rest],
-            np.zeros(len(rest)),
-            np.zeros((len(rest), 0), np.int32),
-            self.block_rows(),
-            self.backend.pads,
-        )
-        return Nystrom(blocks, kept, rest, self.X[kept], self.backend, LocalEngine())
+        blocks = self._placed(take(self.X, rest), self.neighbors[rest])
+        return Nystrom(blocks, kept, rest, self.X[kept], self.backend, self.engine)

@@ -22,8 +22,8 @@ from widegp.approximations.sums import (
 )
 from widegp.approximations.whitening import JITTERS, whiten, whiten_pullback
 from widegp.compute.backend import Backend
-from widegp.engines.blocks import BlockedRows, add_trees
-from widegp.engines.local import LocalEngine
+from widegp.engines.base import Engine, Rows
+from widegp.engines.blocks import add_trees
 from widegp.kernels.base import Kernel
 
 
@@ -36,10 +36,10 @@ class Family:
     """
 
     name: str
-    rows: BlockedRows
+    rows: Rows
     Z: np.ndarray
     backend: Backend
-    engine: LocalEngine
+    engine: Engine
     jitter: float = JITTERS[0]
     share: float = 1.0
 
@@ -49,7 +49,7 @@ class Family:
 
     @property
     def n_rows(self) -> int:
-        return len(self.rows.X)
+        return self.rows.n_rows
 
     def model(self, kernel: Kernel, noise: float) -> Model | None:
         white = whiten(self.backend, kernel, self.Z, jitter=self.jitter)
@@ -58,7 +58,7 @@ class Family:
         self.jitter = max(self.jitter, white.jitter)
         return Model(kernel, noise, self.Z, white)
 
-    def sums(self, model: Model, rows: BlockedRows) -> Sums:
+    def sums(self, model: Model, rows: Rows) -> Sums:
         return self.engine.map_sum(partial(block_sums, self.backend, self.rule, model), rows)
 
     def evaluate(

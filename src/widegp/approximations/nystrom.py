@@ -17,8 +17,8 @@ from widegp.approximations.evaluation import LOG_2PI, Evaluation, failure
 from widegp.approximations.sums import Model, Rule, Sums, block_pullback, block_sums
 from widegp.approximations.whitening import JITTERS, whiten, whiten_pullback
 from widegp.compute.backend import Backend
-from widegp.engines.blocks import BlockedRows, add_trees
-from widegp.engines.local import LocalEngine
+from widegp.engines.base import Engine, Rows
+from widegp.engines.blocks import add_trees
 from widegp.kernels.base import Kernel
 
 RAW = Rule(residual=False)
@@ -28,12 +28,12 @@ RAW = Rule(residual=False)
 class Nystrom:
     """The paper's approximation; ``kept`` are the anchors' rows, ``others`` all further rows."""
 
-    others: BlockedRows
+    others: Rows
     kept: np.ndarray
     rest: np.ndarray
     Z: np.ndarray
     backend: Backend
-    engine: LocalEngine
+    engine: Engine
     jitter: float = JITTERS[0]
 
     @property
@@ -42,7 +42,7 @@ class Nystrom:
 
     def _prepare(
         self, kernel: Kernel, noise: float, y: np.ndarray, dy: np.ndarray | None
-    ) -> tuple[Model, BlockedRows, Sums] | None:
+    ) -> tuple[Model, Rows, Sums] | None:
         white = whiten(self.backend, kernel, self.Z, noise, self.jitter)
         if white is None:
             return None

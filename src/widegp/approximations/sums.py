@@ -67,7 +67,21 @@ class BlockGradient(NamedTuple):
 
 
 def block_sums(backend: Backend, rule: Rule, model: Model, block: Block) -> Sums:
-    """One block's share of the sums; raw (no W, no noise) when the residual is dropped."""
+    """One block's share of the sums; raw (no W, no noise) when the residual is dropped.
+
+    This and `block_pullback` may run in another process, so each enters the backend's scope itself.
+    """
+    with backend.scope():
+        return _block_sums(backend, rule, model, block)
+
+
+def block_pullback(backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block) -> BlockGradient:
+    """dF/d(kernel, noise, W, psi) given dF/dsums."""
+    with backend.scope():
+        return _block_pullback(backend, rule, model, bar, block)
+
+
+def _block_sums(backend: Backend, rule: Rule, model: Model, block: Block) -> Sums:
     xp = backend.xp
     K = backend.cross(model.kernel, block.X, model.Z)
     if rule.residual:
@@ -90,8 +104,7 @@ def block_sums(backend: Backend, rule: Rule, model: Model, block: Block) -> Sums
     )
 
 
-def block_pullback(backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block) -> BlockGradient:
-    """dF/d(kernel, noise, W, psi) given dF/dsums."""
+def _block_pullback(backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block) -> BlockGradient:
     xp = backend.xp
     K = backend.cross(model.kernel, block.X, model.Z)
     if rule.residual:

@@ -14,10 +14,15 @@ from widegp.cli.compare import compare
 from widegp.cli.errors import GuardedCommands
 from widegp.cli.explain import explain
 from widegp.cli.fit import fit
+from widegp.cli.identify import identify
+from widegp.cli.paper import paper
 from widegp.cli.predict import predict
 from widegp.cli.report import report
+from widegp.cli.simulate import simulate
 
-COMMANDS: tuple[Callable[..., Any], ...] = (fit, predict, report, explain, compare)
+COMMANDS: tuple[Callable[..., Any], ...] = (
+    fit, predict, report, explain, compare, identify, simulate, paper,
+)  # fmt: skip
 
 app = typer.Typer(
     cls=GuardedCommands,

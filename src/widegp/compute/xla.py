@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from widegp.kernels.base import Kernel
 Array = Any
 
 
+@dataclass(frozen=True)
 class XlaBackend:
     """See `backend.Backend`. A kernel cotangent is a kernel whose parameters are derivatives."""
 

@@ -9,7 +9,7 @@ compared and sent to a worker. Standard deviations have divisor n, as in scikit-
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -54,9 +54,7 @@ class InputScaler:
     @classmethod
     def fit(cls, X: ArrayLike, kind: str | None = "standard") -> Self:
         """The scaler of ``kind`` for training rows X (n, I); ``None`` means "none"."""
-        kind = "none" if kind is None else kind
-        if kind not in KINDS:
-            raise ValueError(f"Unknown input scaling {kind!r}; choose one of {', '.join(map(repr, KINDS))}.")
+        kind = _known("none" if kind is None else kind)
         X = _matrix(X)
         if X.shape[0] == 0:
             raise ValueError("X has no rows; pass at least one training row.")
@@ -67,6 +65,27 @@ class InputScaler:
         fitted = np.array([rule(_finite(X[:, j], f"X, column {j}")) for j in range(X.shape[1])])
         fitted = fitted.reshape(X.shape[1], 2)
         return cls(fitted[:, 0].copy(), fitted[:, 1].copy(), kind)
+
+    @classmethod
+    def fit_stream(cls, parts: Iterable[np.ndarray], kind: str | None = "standard") -> Self:
+        """As `fit`, up to rounding, from parts (c, I) of the rows, each seen once; entries are finite."""
+        from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+        moments, ends = StandardScaler(), MinMaxScaler()
+        for part in parts:
+            moments.partial_fit(part)
+            ends.partial_fit(part)
+        low, high = ends.data_min_, ends.data_max_
+        largest = np.maximum(np.abs(low), np.abs(high))
+        varies = high - low > ROUNDING * np.ldexp(1.0, np.frexp(largest)[1])
+        constant = np.where(high > low, np.maximum(1.0, largest), 1.0)
+        if kind == "standard":
+            shift, scale = np.where(varies, moments.mean_, low), np.sqrt(moments.var_)
+        else:
+            shift, scale = low / 2 + high / 2, high - low
+        if kind is None or kind == "none":
+            return cls(np.zeros(len(low)), np.ones(len(low)), "none")
+        return cls(shift, np.where(varies, scale, constant), _known(kind))
 
     def transform(self, X: ArrayLike) -> np.ndarray:
         """(X - shift) / scale; X (n, I) -> (n, I)."""
@@ -136,6 +155,12 @@ class TargetScaler:
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
         """The scaler that ``to_dict`` described."""
         return cls(float(state["mean"]), float(state["sd"]))
+
+
+def _known(kind: str) -> str:
+    if kind not in KINDS:
+        raise ValueError(f"Unknown input scaling {kind!r}; choose one of {', '.join(map(repr, KINDS))}.")
+    return kind
 
 
 def _standard_column(x: np.ndarray) -> tuple[float, float]:

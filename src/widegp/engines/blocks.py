@@ -4,21 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from widegp.compute.backend import Block
-from widegp.neighbors.blocks import localise, locality_blocks
+from widegp.data.arrays import empty_beside
+from widegp.neighbors.blocks import halo_of, localise
+
+NO_ROWS = "There are no rows to sum over; pass a table with at least one row."
+
+
+class Cut(NamedTuple):
+    """Rows (B,) of one block, the halo (H,) they condition on, their neighbours (B, m) within both."""
+
+    rows: np.ndarray
+    halo: np.ndarray
+    neighbors: np.ndarray
 
 
 @dataclass(frozen=True)
 class BlockedRows:
-    """Rows X (n, I), y (n,), dy (n, k), neighbours (n, m), cut into blocks of at most ``block_rows``.
+    """Rows X (n, I), y (n,), dy (n, k), neighbours (n, m), cut into runs of at most ``block_rows``.
 
-    Without neighbours a block is a slice. With them it is a set of rows close to each other and the
-    halo of earlier rows that they condition on. ``pad`` makes every block the same shape, so that a
-    compiler sees one.
+    Without neighbours a block is a slice. With them it is a run of rows and the halo of earlier rows that
+    they condition on, which stays small where rows near each other are stored near each other. ``pad``
+    makes every block the same shape, so that a compiler sees one.
     """
 
     X: np.ndarray
@@ -27,7 +39,7 @@ class BlockedRows:
     neighbors: np.ndarray
     block_rows: int
     pad: bool = False
-    cuts: tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...] | None = None
+    cuts: tuple[Cut, ...] | None = None
 
     @classmethod
     def cut(
@@ -36,16 +48,19 @@ class BlockedRows:
         n, m = neighbors.shape
         cuts = None
         if m > 0 and block_rows < n:
-            cuts = tuple(
-                (rows, halo, localise(neighbors, rows, halo))
-                for rows, halo in locality_blocks(neighbors, X, block_rows)
-            )
+            local = empty_beside(neighbors, (n, m), np.int32)
+            runs = [np.arange(start, min(start + block_rows, n)) for start in range(0, n, block_rows)]
+            cuts = tuple(_cut(neighbors, rows, local) for rows in runs)
         return cls(X, y, np.zeros((n, 0)), neighbors, block_rows, pad, cuts)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.X)
 
     def restricted(self, rows: np.ndarray) -> BlockedRows:
         """One block with only these rows, and whatever they condition on."""
-        halo = np.setdiff1d(self.neighbors[rows], np.append(rows, -1))
-        return replace(self, cuts=((rows, halo, localise(self.neighbors, rows, halo)),))
+        halo = halo_of(self.neighbors, rows)
+        return replace(self, cuts=(Cut(rows, halo, localise(self.neighbors, rows, halo)),))
 
     def with_target(self, y: np.ndarray, dy: np.ndarray | None = None) -> BlockedRows:
         """The same rows with another target."""
@@ -57,44 +72,55 @@ class BlockedRows:
         return max(1, -(-len(self.X) // self.block_rows))
 
     def __iter__(self) -> Iterator[Block]:
+        return (self.block(k) for k in range(len(self)) if len(self.X))
+
+    def block(self, k: int) -> Block:
+        """The k-th block."""
+        neighbors = self.neighbors[self._slice(k)] if self.cuts is None else self.cuts[k].neighbors
+        n_own, (own, _) = len(neighbors), self._shape
+        y, dy = self.target(k)
+        if not self.pad:
+            return Block(self._gather(k, self.X), y, neighbors, np.ones(n_own), dy)
+        padded = np.full((own, neighbors.shape[1]), -1, np.int32)
+        padded[:n_own] = np.where(neighbors >= n_own, neighbors + (own - n_own), neighbors)
+        return Block(self._gather(k, self.X), y, padded, (np.arange(own) < n_own) * 1.0, dy)
+
+    def target(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """y and dy of the k-th block, which alone change with the target."""
+        return self._gather(k, self.y), self._gather(k, self.dy)
+
+    def _slice(self, k: int) -> slice:
+        return slice(k * self.block_rows, min((k + 1) * self.block_rows, len(self.X)))
+
+    @cached_property
+    def _shape(self) -> tuple[int, int]:
+        """Own rows, and rows with halo, of the largest block."""
         if self.cuts is None:
-            yield from self._slices()
-            return
-        own = max(len(rows) for rows, _, _ in self.cuts)
-        total = own + max(len(halo) for _, halo, _ in self.cuts)
-        for rows, halo, local in self.cuts:
-            everyone = np.concatenate([rows, halo])
-            block = Block(self.X[everyone], self.y[everyone], local, np.ones(len(rows)), self.dy[everyone])
-            yield padded(block, own, total) if self.pad else block
-
-    def _slices(self) -> Iterator[Block]:
-        for start in range(0, len(self.X), self.block_rows):
-            rows = slice(start, start + self.block_rows)
-            block = Block(
-                self.X[rows], self.y[rows], self.neighbors[rows], np.ones(len(self.X[rows])), self.dy[rows]
-            )
             size = min(self.block_rows, len(self.X))
-            yield padded(block, size, size) if self.pad else block
+            return size, size
+        own = max(len(cut.rows) for cut in self.cuts)
+        return own, own + max(len(cut.halo) for cut in self.cuts)
 
-
-def padded(block: Block, own: int, total: int) -> Block:
-    """Blank rows between the block's own and its halo, and after: weight 0, no neighbours."""
-    n_own, n_halo = block.n_own, len(block.X) - block.n_own
-    shift = own - n_own
-    local = block.neighbors
-    moved = np.where(local >= n_own, local + shift, local)
-
-    def spread(values: np.ndarray) -> np.ndarray:
+    def _gather(self, k: int, values: np.ndarray) -> np.ndarray:
+        """values (n, ...) of the block's rows, then of its halo; padded, blank rows follow each of them."""
+        if self.cuts is None:
+            rows, halo = values[self._slice(k)], values[:0]
+        elif not self.pad:
+            return values[np.concatenate(self.cuts[k][:2])]
+        else:
+            rows, halo = values[self.cuts[k].rows], values[self.cuts[k].halo]
+        own, total = self._shape
+        if not self.pad or len(rows) == total:
+            return rows
         out = np.zeros((total, *values.shape[1:]), values.dtype)
-        out[:n_own] = values[:n_own]
-        out[own : own + n_halo] = values[n_own:]
+        out[: len(rows)], out[own : own + len(halo)] = rows, halo
         return out
 
-    neighbors = np.full((own, local.shape[1]), -1, local.dtype)
-    neighbors[:n_own] = moved
-    weight = np.zeros(own)
-    weight[:n_own] = block.weight
-    return Block(spread(block.X), spread(block.y), neighbors, weight, spread(block.dy))
+
+def _cut(neighbors: np.ndarray, rows: np.ndarray, local: np.ndarray) -> Cut:
+    halo = halo_of(neighbors, rows)
+    local[rows[0] : rows[-1] + 1] = localise(neighbors, rows, halo)
+    return Cut(rows, halo, local[rows[0] : rows[-1] + 1])
 
 
 def add_trees(left: Any, right: Any) -> Any:

@@ -71,7 +71,7 @@ def fit_map(
         seconds["start"] = time.perf_counter() - clock
         for rows in coarse_rows(builder):
             tick = time.perf_counter()
-            part = Builder(builder.X[rows], builder.dials, builder.backend, builder.seed)
+            part = builder.subset(rows)
             start = _rounds(part, problem.restricted(rows), start, space, settings, deadline, None).values
             seconds[f"{len(rows)} rows"] = time.perf_counter() - tick
     fitted = _rounds(builder, problem, start, space, settings, deadline, report)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from widegp.data.arrays import chunks, take
 from widegp.neighbors.scan import as_points
 
 _DIRECTION_ROWS = 8_192
@@ -33,7 +34,39 @@ def locality_blocks(
     if len(neighbors) != len(points):
         raise ValueError(f"neighbors has {len(neighbors)} rows and points {len(points)}; they must agree.")
     pieces = _bisect(points, np.arange(len(points)), block_rows) if len(points) else []
-    return [(rows, _halo(neighbors, rows)) for rows in pieces]
+    return [(rows, halo_of(neighbors, rows)) for rows in pieces]
+
+
+def storage_order(points: np.ndarray, block_rows: int, run: int = 256) -> np.ndarray:
+    """An order of the rows in which each ``block_rows`` of them, and each ``run`` within, lie close together.
+
+    Parameters
+    ----------
+    points : (n, I), the space in which the neighbours are near.
+    block_rows : rows per block, as `locality_blocks` cuts them.
+
+    Returns
+    -------
+    (n,) int64. The neighbours of successive rows are then still in cache, and a block is a run of rows.
+    """
+    points = as_points(points)
+    blocks = _bisect(points, np.arange(len(points)), block_rows) if len(points) else []
+    runs = [piece for block in blocks for piece in _bisect(points, block, run)]
+    return np.concatenate([np.empty(0, np.int64), *runs])
+
+
+def principal_coordinates(points: np.ndarray, count: int = 16) -> np.ndarray:
+    """Points (n, I) in their ``count`` leading principal directions, (n, count) float32, in memory.
+
+    Enough to tell which rows lie close together where the points themselves are in a file, which
+    halving them again and again would read many times.
+    """
+    centred = _centred_sample(points)
+    directions = np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :count]
+    out = np.empty((len(points), directions.shape[1]), np.float32)
+    for part in chunks(len(points), 8 * points.shape[1]):
+        out[part] = points[part] @ directions
+    return out
 
 
 def localise(neighbors: np.ndarray, rows: np.ndarray, halo: np.ndarray) -> np.ndarray:
@@ -70,10 +103,11 @@ def relabelled(neighbors: np.ndarray, order: np.ndarray) -> np.ndarray:
     place = np.empty(len(order) + 1, np.int32)
     place[order] = np.arange(len(order))
     place[-1] = -1
-    return place[neighbors[order]]
+    return take(neighbors, order, lambda rows: place[rows], dtype=np.int32)
 
 
-def _halo(neighbors: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def halo_of(neighbors: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The rows that ``rows`` condition on beside themselves, int64 in increasing order."""
     union = np.unique(neighbors[rows])
     return np.setdiff1d(union[union >= 0], rows, assume_unique=True).astype(np.int64)
 
@@ -92,9 +126,13 @@ def _bisect(points: np.ndarray, rows: np.ndarray, block_rows: int) -> list[np.nd
 
 def _principal_direction(points: np.ndarray) -> np.ndarray:
     """The unit vector of largest variance, largest entry positive; from evenly spaced rows, for speed."""
-    sample = points[:: max(1, len(points) // _DIRECTION_ROWS)].astype(np.float64)
-    centred = sample - sample.mean(axis=0)
+    centred = _centred_sample(points)
     if centred.shape[1] == 0:
         return np.empty(0)
     direction = np.linalg.eigh(centred.T @ centred)[1][:, -1]
     return direction * np.sign(direction[np.argmax(np.abs(direction))])
+
+
+def _centred_sample(points: np.ndarray) -> np.ndarray:
+    sample = points[:: max(1, len(points) // _DIRECTION_ROWS)].astype(np.float64)
+    return sample - sample.mean(axis=0)

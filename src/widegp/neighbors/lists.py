@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from widegp.data.arrays import chunks, is_mapped
 from widegp.neighbors.scan import scan
 from widegp.neighbors.threads import in_threads
 
@@ -18,6 +19,8 @@ _PLAIN_COLUMNS = 16
 _MOST_CODES = 64
 _QUERIES = 256
 _ADDED = 16_384
+_SCALED_ROWS = 16_384
+"""Evenly spaced rows that tell the centre and the unit of distance."""
 _WILD = 1_000
 """Coordinates are cut off at this multiple of the usual distance from the centre."""
 
@@ -54,9 +57,10 @@ class InvertedLists:
         n, n_columns = points.shape
         self._n_lists = int(2 * np.sqrt(n))
         sample = self._sample(points)
+        few = sample[:: max(1, len(sample) // _SCALED_ROWS)]
         # Medians, because one wild row must not set the scale of all others.
-        self._centre = np.median(sample, axis=0)
-        reach = np.abs(sample - self._centre).max(axis=1)
+        self._centre = np.median(few, axis=0)
+        reach = np.abs(few - self._centre).max(axis=1)
         self._unit = float(np.median(reach[reach > 0])) if reach.any() else 1.0
         self._n_codes = min(-(-n_columns // 2), _MOST_CODES)
         width = self._n_codes * -(-n_columns // self._n_codes)
@@ -105,7 +109,8 @@ class InvertedLists:
         truth = scan(added, sample, np.zeros_like(everything), everything, count + 1)
         bound = _distances(added, sample, truth)[:, -1:] * (1 + 1e-6)
         reached = self._climb(added, sample, bound, count, recall)
-        if reached < recall and not self._plain:
+        # A table in a file is there because it does not fit: its rows are not stored a second time in memory.
+        if reached < recall and not self._plain and not is_mapped(added):
             self._fit(self._sample(added), plain=True)
             self.add(added)
             reached = self._climb(added, sample, bound, count, recall)
@@ -138,9 +143,12 @@ class InvertedLists:
         return np.concatenate(found).astype(np.int32)
 
     def _rotated(self, rows: np.ndarray) -> np.ndarray:
-        # Wild rows would spoil the codes of all others, and a distance that overflows ends the process.
-        scaled = np.clip((rows - self._centre) / self._unit, -_WILD, _WILD)
-        return np.ascontiguousarray(scaled.astype(np.float32) @ self._rotation)
+        out = np.empty((len(rows), self._rotation.shape[1]), np.float32)
+        for part in chunks(len(rows), 8 * rows.shape[1]):
+            # Wild rows would spoil the codes of all others, and a distance that overflows ends the process.
+            scaled = np.clip((rows[part] - self._centre) / self._unit, -_WILD, _WILD)
+            out[part] = scaled.astype(np.float32) @ self._rotation
+        return out
 
 
 def _distances(reference: np.ndarray, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:

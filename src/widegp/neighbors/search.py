@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from widegp.data.arrays import empty_beside
 from widegp.neighbors.lists import InvertedLists, has_faiss
 from widegp.neighbors.scan import as_points, scan
 
@@ -128,7 +129,7 @@ def _earlier_approximate(points: np.ndarray, count: int, recall: float) -> np.nd
     for which an index is no gain, are searched exactly too.
     """
     n = len(points)
-    found = np.empty((n, count), np.int32)
+    found = empty_beside(points, (n, count), np.int32)
     prefix = min(n, max(min(_PREFIX, n // 16), count + 1))
     found[:prefix] = _earlier_exact(points, 0, prefix, count)
     if prefix == n or count == 0:

@@ -1,0 +1,87 @@
+"""What an engine offers, and which one a name stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from widegp.compute.backend import Block
+from widegp.engines.blocks import BlockedRows
+
+T = TypeVar("T")
+
+NAMES = ("local", "sharded", "dask")
+
+
+class Rows(Protocol):
+    """Rows held where an engine makes its sums; the target alone changes between evaluations."""
+
+    @property
+    def n_rows(self) -> int: ...
+
+    def with_target(self, y: np.ndarray, dy: np.ndarray | None = None) -> Rows:
+        """The same rows with target y (n,) and its derivatives dy (n, k)."""
+
+    def restricted(self, rows: np.ndarray) -> Rows:
+        """Only these rows, and whatever they condition on."""
+
+
+class Engine(Protocol):
+    """Maps a function over blocks of rows, wherever these are. It knows no kernels.
+
+    The function takes a `Block` and returns numbers, arrays, kernels or tuples of them. Where it is a
+    ``functools.partial``, its positional arguments travel with it: they are what a model is at one
+    evaluation, and the blocks stay where `place` put them.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def backend(self) -> str | None:
+        """The only backend whose functions this engine runs, or None for any."""
+
+    @property
+    def lanes(self) -> int:
+        """Blocks worked on at the same time; a table should have at least as many."""
+
+    def place(self, rows: BlockedRows) -> Rows:
+        """Put the blocks where the sums over them will be made."""
+
+    def map_sum(self, fn: Callable[[Block], T], rows: Any) -> T:
+        """sum over blocks of fn(block); ``rows`` from `place`, or rows not placed before."""
+
+    def map_rows(self, fn: Callable[[Block], T], rows: Any) -> list[T]:
+        """[fn(block) for every block], in order."""
+
+
+def make_engine(engine: str | Engine) -> Engine:
+    """The engine of this name, or the object itself where it is one already."""
+    if engine == "local":
+        from widegp.engines.local import LocalEngine
+
+        return LocalEngine()
+    if engine == "sharded":
+        from widegp.engines.sharded import ShardedEngine
+
+        return ShardedEngine()
+    if engine == "dask":
+        from widegp.engines.dask import DaskEngine
+
+        return DaskEngine()
+    if isinstance(engine, str) or not hasattr(engine, "map_sum"):
+        raise ValueError(f"Unknown engine {engine!r}; choose one of {', '.join(NAMES)}, or pass an engine.")
+    return engine
+
+
+def backend_for(engine: Engine, asked: str) -> str:
+    """The name of the backend to use where ``asked`` was asked for and the engine may need its own."""
+    if engine.backend is None or asked == engine.backend:
+        return asked
+    if asked != "auto":
+        raise ValueError(
+            f"engine={engine.name!r} runs backend={engine.backend!r} only; leave backend at 'auto'."
+        )
+    return engine.backend

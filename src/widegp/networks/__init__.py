@@ -1,0 +1,15 @@
+"""Finite-width Bayesian networks: prior draws, and their convergence to the limit."""
+
+from widegp.networks.convergence import ConvergenceStudy, Slope, convergence_study
+from widegp.networks.finite import BlockMixtureBNN, HiddenMoments, Network, ShallowBNN, network_of
+
+__all__ = [
+    "BlockMixtureBNN",
+    "ConvergenceStudy",
+    "HiddenMoments",
+    "Network",
+    "ShallowBNN",
+    "Slope",
+    "convergence_study",
+    "network_of",
+]

@@ -1,0 +1,132 @@
+"""A cluster of two processes on this machine; one of them is killed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import warnings
+
+import numpy as np
+import pytest
+from engine_contract import EngineContract, table
+from sklearn.base import clone
+
+from widegp import WideGPRegressor
+from widegp.compute.backend import Block
+from widegp.engines.blocks import BlockedRows
+from widegp.engines.dask import DaskEngine
+
+distributed = pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module")
+def client():
+    # Losses are what is tested here, and the scheduler is loud about them.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def kill_one(client):
+    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+
+def regressor(**settings):
+    defaults = {
+        "approximation": "full-scale", "rank": 10, "neighbors": 6, "predict_neighbors": 20, "max_iter": 5,
+        "block_rows": 40, "start": {"sigma_u2": 0.5}, "random_state": 0,
+    }  # fmt: skip
+    return WideGPRegressor(**(defaults | settings))
+
+
+def data():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(400, 3))
+    return X, np.exp(0.5 * np.sin(X[:, 0]) + 0.1 * rng.normal(size=400))
+
+
+def fitted(model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(*data())
+
+
+def assert_same_fit(ours, local):
+    assert ours.log_posterior_ == pytest.approx(local.log_posterior_, rel=1e-8)
+    assert ours.n_iter_ == local.n_iter_
+    for name, value in local.params_.items():
+        np.testing.assert_allclose(ours.params_[name], value, rtol=1e-8)
+    X, _ = data()
+    np.testing.assert_allclose(ours.predict(X[:20]), local.predict(X[:20]), rtol=1e-8)
+
+
+class TestDask(EngineContract):
+    @pytest.fixture
+    def engine(self, client):
+        return DaskEngine()
+
+    @pytest.mark.parametrize("warp", [None, pytest.param("yeo-johnson", marks=pytest.mark.slow)])
+    def test_a_fit_is_the_local_fit(self, client, warp):
+        model = regressor(target_transform=warp)
+        assert_same_fit(fitted(clone(model).set_params(engine="dask")), fitted(model))
+
+    def test_blocks_are_sent_once_and_a_target_only_when_it_changes(self, engine, client, monkeypatch):
+        sent = []
+        scatter = client.scatter
+
+        def counting(data, **settings):
+            sent.extend("block" if isinstance(item, Block) else "other" for item in data)
+            return scatter(data, **settings)
+
+        monkeypatch.setattr(client, "scatter", counting)
+        likelihood, order = self.likelihood(engine)
+        n_blocks = len(likelihood.rows.rows)
+        assert sent == ["block"] * n_blocks
+        sent.clear()
+        self.evaluate(likelihood, order)
+        assert sent == ["other"] * (n_blocks + 2)  # the target by block, and the model of each round
+        sent.clear()
+        self.evaluate(likelihood, order)
+        assert sent == ["other"] * 2
+        sent.clear()
+        self.evaluate(likelihood, order, shift=1.0)
+        assert sent == ["other"] * (n_blocks + 2)
+
+    def test_an_error_of_the_function_is_raised_as_it_is(self, engine):
+        X, y, _, neighbors = table()
+        with pytest.raises(ZeroDivisionError):
+            engine.map_sum(divided_by_nothing, BlockedRows.cut(X, y, neighbors, 50))
+
+    def test_blocks_lost_between_evaluations_are_sent_again(self, engine, client):
+        likelihood, order = self.likelihood(engine)
+        before = self.evaluate(likelihood, order)
+        kill_one(client)
+        after = self.evaluate(likelihood, order)
+        assert after.value == pytest.approx(before.value, rel=1e-12)
+        client.wait_for_workers(2, timeout=60)
+
+    def test_a_worker_killed_in_the_middle_of_a_fit_costs_time_and_nothing_else(self, client):
+        rounds = []
+
+        class Deadly(DaskEngine):
+            def map_sum(self, fn, rows):
+                rounds.append(fn)
+                if len(rounds) == 8:
+                    threading.Timer(0.02, kill_one, [client]).start()
+                return super().map_sum(fn, rows)
+
+        local = fitted(regressor())
+        ours = fitted(regressor(engine=Deadly()))
+        assert len(rounds) > 10
+        assert_same_fit(ours, local)
+
+
+def divided_by_nothing(block):
+    return 1 // 0
