@@ -76,8 +76,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         with the same table, settings and file goes on from there and ends with the same answer.
     conformal : hold out a tenth of the rows (99 to 2,000) and calibrate ``predict_interval`` on them: new
         rows like them are then covered at the level asked for, whatever the model gets wrong.
-    engine : where sums over rows are made: ``"local"``, ``"sharded"`` (all devices that JAX finds),
-        ``"dask"`` (the cluster of the current ``dask.distributed.Client``), or an engine object.
+    engine : where sums over rows are made: ``"local"``, ``"sharded"`` (all devices that JAX finds; ``"auto"``
+        where these are accelerators), ``"dask"`` (the current ``Client``'s cluster), or an engine object.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         backend: str = "auto",
         checkpoint: str | os.PathLike[str] | None = None,
         conformal: bool = False,
-        engine: Any = "local",
+        engine: Any = "auto",
     ) -> None:
         self.kernel = kernel
         self.approximation = approximation
@@ -174,7 +174,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         """
         began = time.perf_counter()
         self._check_settings()
-        engine = make_engine(self.engine)
+        engine = make_engine(self.engine, self.backend)
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         rows, y, self._inputs, held = training_table(self, X, y, self._seed)
         self._target = TargetScaler.fit(y)

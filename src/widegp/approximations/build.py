@@ -26,7 +26,6 @@ from widegp.neighbors.scan import scan
 NAMES = ("exact", "subset", "nystrom", "dtc", "vfe", "fitc", "vecchia", "full-scale")
 WITH_NEIGHBORS = ("vecchia", "full-scale")
 NEEDS_ROWS = ("subset", "nystrom")
-BLOCK_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True)
@@ -117,8 +116,8 @@ class Builder:
         return replace(self, X=take(self.X, rows))
 
     def block_rows(self) -> int:
-        """Rows whose features and cotangents fit BLOCK_BYTES and leave every lane of the engine some, or
-        what the user asked for.
+        """Rows whose features and cotangents fit the backend's ``block_bytes`` and leave every lane of the
+        engine some, or what the user asked for.
         """
         if self.dials.block_rows is not None:
             return self.dials.block_rows
@@ -126,7 +125,7 @@ class Builder:
         if self.backend.pads:
             width *= 1 + self.dials.neighbors * (self.dials.name in WITH_NEIGHBORS)
         share = -(-len(self.X) // self.engine.lanes)
-        return int(max(256, min(share, BLOCK_BYTES // (32 * width))))
+        return int(max(256, min(share, self.backend.block_bytes // (32 * width))))
 
     def _points(self, kernel: Kernel) -> np.ndarray:
         """The rows in the order of conditioning, in the space where near is correlated: (n, I + 1)."""

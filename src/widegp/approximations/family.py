@@ -96,6 +96,11 @@ class Family:
         if model is None:
             raise ArithmeticError("The anchors' kernel matrix has no Cholesky factor; use fewer anchors.")
         weights = feature_weights(self.backend, weigh(self.rule, model, self.sums(model, rows)))
+        if not np.all(np.isfinite(np.asarray(weights.beta))):
+            raise ArithmeticError(
+                "The weights of the features are not finite at the estimates; use fewer anchors, or"
+                " approximation='fitc', which rounds less."
+            )
         return FamilyPosterior(
             self.name,
             kernel,

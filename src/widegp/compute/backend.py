@@ -11,6 +11,8 @@ from widegp.kernels.base import Kernel
 
 Array = Any
 
+BLOCK_BYTES = 256 * 2**20
+
 
 class Block(NamedTuple):
     """Rows to be conditioned, followed by their halo: the rows that they condition on.
@@ -73,6 +75,10 @@ class Backend(Protocol):
 
     @property
     def xp(self) -> Any: ...
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of work that one block of rows may take."""
 
     @property
     def pads(self) -> bool:

@@ -13,7 +13,7 @@ import scipy.linalg
 from threadpoolctl import ThreadpoolController
 
 from widegp.compute import native_arc, native_rows
-from widegp.compute.backend import Block, Conditional, RowCotangents
+from widegp.compute.backend import BLOCK_BYTES, Block, Conditional, RowCotangents
 from widegp.kernels.arc import ArcForm
 
 # Factors and inner products of a chunk of rows stay within this, about the size of a last-level cache.
@@ -31,6 +31,7 @@ class NativeBackend:
     name = "native"
     xp = np
     pads = False
+    block_bytes = BLOCK_BYTES
 
     def scope(self) -> AbstractContextManager:
         """BLAS on one thread: the loops around it are parallel, and idle BLAS threads spin on the cores."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -13,10 +14,14 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from widegp.compute.backend import Block, Conditional, RowCotangents
+from widegp.compute.backend import BLOCK_BYTES, Block, Conditional, RowCotangents
 from widegp.kernels.base import Kernel
 
 Array = Any
+
+# Columns from which a Gram matrix is made by panels, and how many of them.
+SYMMETRIC_RANK = 1024
+PANELS = 4
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,14 @@ class XlaBackend:
     name = "xla"
     xp = jnp
     pads = True
+
+    @property
+    def block_bytes(self) -> int:
+        """A thirty-second of an accelerator's memory: few, large blocks keep it busy."""
+        if jax.default_backend() == "cpu":
+            return BLOCK_BYTES
+        limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", 0)
+        return max(BLOCK_BYTES, int(limit) // 32)
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -48,6 +61,8 @@ class XlaBackend:
         return jnp.matmul(left, right, precision="highest")
 
     def inner(self, left: Array, right: Array) -> Array:
+        if left is right and left.shape[1] >= SYMMETRIC_RANK:
+            return _gram(left)
         return jnp.matmul(left.T, right, precision="highest")
 
     def cross(self, kernel: Kernel, X: Array, Z: Array) -> Array:
@@ -75,6 +90,19 @@ class XlaBackend:
             name: np.asarray(getattr(cotangent, name), float).reshape(np.shape(value))
             for name, value in kernel.parameters().items()
         }
+
+
+@jax.jit
+def _gram(features: Array) -> Array:
+    """features' features by panels of columns, the lower triangle only: 10 sixteenths of the work."""
+    rank = features.shape[1]
+    edges = [rank * k // PANELS for k in range(PANELS + 1)]
+    panels = []
+    for low, high in pairwise(edges):
+        part = jnp.matmul(features[:, low:high].T, features[:, :high], precision="highest")
+        panels.append(jnp.pad(part, ((0, 0), (0, rank - high))))
+    lower = jnp.tril(jnp.concatenate(panels))
+    return lower + jnp.tril(lower, -1).T
 
 
 @jax.jit

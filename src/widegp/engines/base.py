@@ -12,7 +12,7 @@ from widegp.engines.blocks import BlockedRows
 
 T = TypeVar("T")
 
-NAMES = ("local", "sharded", "dask")
+NAMES = ("auto", "local", "sharded", "dask")
 
 
 class Rows(Protocol):
@@ -57,8 +57,15 @@ class Engine(Protocol):
         """[fn(block) for every block], in order."""
 
 
-def make_engine(engine: str | Engine) -> Engine:
-    """The engine of this name, or the object itself where it is one already."""
+def make_engine(engine: str | Engine, backend: str = "auto") -> Engine:
+    """The engine of this name, or the object itself where it is one already.
+
+    ``"auto"`` is ``"sharded"`` where JAX finds an accelerator, on which the blocks then stay.
+    """
+    if engine == "auto":
+        from widegp.neighbors.device import has_accelerator
+
+        engine = "sharded" if backend != "native" and has_accelerator() else "local"
     if engine == "local":
         from widegp.engines.local import LocalEngine
 

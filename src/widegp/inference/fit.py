@@ -66,15 +66,19 @@ def fit_map(
     psi_bounds = tuple(problem.warp.bounds) if "psi" in start else ()
     space = ParameterSpace.of(start, psi_bounds, log=settings.name == "lbfgs")
     seconds: dict[str, float] = {}
+    starts = [start]
     if settings.explore and settings.name == "lbfgs":
-        start = explore(builder, problem, start, space, deadline)
+        starts.append(explore(builder, problem, start, space, deadline))
         seconds["start"] = time.perf_counter() - clock
         for rows in coarse_rows(builder):
             tick = time.perf_counter()
-            part = builder.subset(rows)
-            start = _rounds(part, problem.restricted(rows), start, space, settings, deadline, None).values
+            part, task = builder.subset(rows), problem.restricted(rows)
+            starts.append(_rounds(part, task, starts[-1], space, settings, deadline, None).values)
             seconds[f"{len(rows)} rows"] = time.perf_counter() - tick
-    fitted = _rounds(builder, problem, start, space, settings, deadline, report)
+    fitted = _rounds(builder, problem, starts.pop(), space, settings, deadline, report)
+    while fitted.optimum.reason is Reason.FAILED and starts:
+        # What a part of the rows allows may be too ill-conditioned for all of them; earlier starts are tamer.
+        fitted = _rounds(builder, problem, starts.pop(), space, settings, deadline, report)
     fitted.seconds = {**seconds, **fitted.seconds}
     return fitted
 

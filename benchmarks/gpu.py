@@ -1,0 +1,126 @@
+"""One accelerator: ``python benchmarks/gpu.py evaluate 1000 2000 5000``, ``fit 1000``, ``full-scale 500 50``.
+
+A table of the size of YearPredictionMSD, 463,810 x 90, drawn from a network (seed 0), and 51,535 more rows
+to predict. ``evaluate`` times one objective with gradient of vfe (median of 5), the first call apart; ``fit``
+a MAP fit to convergence with prediction, twice, so that the second run shows what compiling cost;
+``full-scale`` the same with anchors and neighbours. Errors are against the CPU on the first 5,000 rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+import warnings
+
+import jax
+import numpy as np
+
+from widegp import WideGPRegressor, metrics
+from widegp.approximations.build import Builder, Dials
+from widegp.compute.xla import XlaBackend
+from widegp.engines.base import make_engine
+from widegp.kernels import Mixed
+
+ROWS, NEW_ROWS, INPUTS = 463_810, 51_535, 90
+
+
+def table(rows: int = ROWS) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs and targets of a leaky network with 50 hidden units and noise of a tenth of its variance."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((rows + NEW_ROWS, INPUTS))
+    hidden = X @ rng.standard_normal((INPUTS, 50)) / np.sqrt(INPUTS) + rng.standard_normal(50)
+    f = np.maximum(hidden, 0.2 * hidden) @ rng.standard_normal(50)
+    y = f + np.sqrt(0.1) * f.std() * rng.standard_normal(len(f))
+    return X[:rows], y[:rows], X[rows:], y[rows:]
+
+
+def likelihood(X: np.ndarray, name: str, rank: int, neighbors: int, kernel: Mixed):
+    builder = Builder(
+        X, Dials(name, rank, neighbors, "random", "random", None), XlaBackend(), 0, make_engine("auto")
+    )
+    with builder.backend.scope():
+        return builder, builder.build(kernel)
+
+
+def evaluate(ranks: list[int], name: str = "vfe", neighbors: int = 0) -> None:
+    X, y, _, _ = table()
+    y = (y - y.mean()) / y.std()
+    kernel = Mixed(sigma_u2=1 / INPUTS)
+    for rank in ranks:
+        builder, family = likelihood(X, name, rank, neighbors, kernel)
+        seconds, target = [], y[builder.order]
+        with builder.backend.scope():
+            for _ in range(6):
+                began = time.perf_counter()
+                out = family.evaluate(kernel, 0.1, target)
+                seconds.append(time.perf_counter() - began)
+        print(
+            f"{name} n={len(X)} I={INPUTS} r={rank} m={neighbors} block {builder.block_rows()}:"
+            f" first {seconds[0]:.2f} s, then {statistics.median(seconds[1:]):.3f} s"
+            f" (objective {out.value:.6f}, jitter {out.jitter:.0e})",
+            flush=True,
+        )
+        del family
+    check(name, min(ranks[0], 500), neighbors, kernel)
+
+
+def check(name: str, rank: int, neighbors: int, kernel: Mixed) -> None:
+    """Value and gradient on few rows, accelerator against CPU."""
+    X, y, _, _ = table(5000)
+    answers = []
+    for device in (jax.devices()[0], jax.devices("cpu")[0]):
+        with jax.default_device(device):
+            builder, family = likelihood(X, name, rank, neighbors, kernel)
+            with builder.backend.scope():
+                answers.append(family.evaluate(kernel, 0.1, y[builder.order]))
+    there, here = answers
+    worst = max(
+        float(np.max(np.abs(there.gradient[k] - here.gradient[k]) / np.maximum(np.abs(here.gradient[k]), 1)))
+        for k in here.gradient
+        if np.size(here.gradient[k])
+    )
+    print(f"   against the CPU: value {abs(there.value / here.value - 1):.1e}, gradient {worst:.1e} relative")
+
+
+def fit(rank: int, name: str = "vfe", neighbors: int = 30, runs: int = 2) -> None:
+    X, y, X_new, y_new = table()
+    for run in range(runs):
+        began = time.perf_counter()
+        model = WideGPRegressor(
+            approximation=name, rank=rank, neighbors=neighbors, predict_neighbors=100, random_state=0
+        ).fit(X, y)
+        fitted = time.perf_counter()
+        mean, sd = model.predict(X_new, return_std=True)
+        done = time.perf_counter()
+        result = model.result_
+        stages = {k: round(v, 2) for k, v in result.seconds.items()}
+        print(
+            f"{name} r={rank} m={neighbors} run {run}: fit {fitted - began:.2f} s,"
+            f" predict {done - fitted:.2f} s;"
+            f" {result.reason}, {result.n_iter} iterations, {result.n_evaluations} evaluations, {stages},"
+            f" RMSE/sd {metrics.rmse(y_new, mean) / y.std():.4f},"
+            f" coverage {np.mean(np.abs(y_new - mean) < 1.96 * sd):.4f}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("evaluate", "fit", "full-scale"))
+    parser.add_argument("dials", type=int, nargs="+", help="ranks, or rank and neighbours for full-scale")
+    asked = parser.parse_args()
+    print("jax", jax.__version__, jax.devices()[0].device_kind, flush=True)
+    if asked.what == "evaluate":
+        evaluate(asked.dials)
+    elif asked.what == "fit":
+        for rank in asked.dials:
+            fit(rank)
+    else:
+        evaluate(asked.dials[:1], "full-scale", asked.dials[1])
+        fit(asked.dials[0], "full-scale", asked.dials[1], runs=1)
+
+
+if __name__ == "__main__":
+    main()
