@@ -100,7 +100,8 @@ def small_pieces(monkeypatch):
     sizes = {
         "data.arrays.CHUNK_BYTES": 2**20, "anchors.SAMPLE_ROWS": 500, "anchors.SPREAD_ROWS": 500,
         "neighbors.search.EXACT_ROWS": 2_000, "neighbors.blocks._DIRECTION_ROWS": 500,
-        "neighbors.lists._ADDED": 500, "neighbors.lists._SCALED_ROWS": 500, "neighbors.lists._ROWS_PER_LIST": 4,
+        "neighbors.lists._ADDED": 500, "neighbors.lists._SCALED_ROWS": 500,
+        "neighbors.lists._ROWS_PER_LIST": 4,
     }  # fmt: skip
     for name, size in sizes.items():
         monkeypatch.setattr(f"widegp.{name}", size)
