@@ -16,13 +16,16 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo demo-dask test lint bench clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMP) ## fit, score and plot a small table (under a minute once installed)
 	$(BIN)/python examples/demo.py
+
+demo-dask: $(STAMP) ## fit on a cluster of two local processes and compare with the fit in one
+	$(BIN)/python examples/demo_dask.py
 
 test: lint ## lint, then run the tests (ARGS="..." goes to pytest; slow tests: ARGS="-m slow")
 	$(PYTEST) $(ARGS)

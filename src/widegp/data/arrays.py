@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-CHUNK_BYTES = 32 * 2**20
+CHUNK_BYTES = 8 * 2**20
 
 
 def is_mapped(array: Any) -> bool:
@@ -39,7 +39,7 @@ def empty_beside(array: np.ndarray, shape: tuple[int, ...], dtype: Any = np.floa
 
 
 def chunks(n: int, bytes_per_row: int) -> list[slice]:
-    """Slices of n rows, each of at most 32 MiB."""
+    """Slices of n rows, each of at most 8 MiB."""
     size = max(1, CHUNK_BYTES // max(bytes_per_row, 1))
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 

@@ -156,7 +156,7 @@ def _check(X: np.ndarray, y: np.ndarray, first: int, names: list[str] | None) ->
     # The sum is finite only if all entries are, and needs no table of truth values.
     if not np.isfinite(X.sum()) and not np.isfinite(X).all():
         row, column = np.argwhere(~np.isfinite(X))[0]
-        name = names[column] if names else column
+        name = names[column] if names else int(column)
         raise ValueError(
             f"Column {name!r} is {X[row, column]} in row {first + row}; drop or impute such values."
         )

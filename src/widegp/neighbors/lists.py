@@ -19,6 +19,8 @@ _PLAIN_COLUMNS = 16
 _MOST_CODES = 64
 _QUERIES = 256
 _ADDED = 16_384
+_ROWS_PER_LIST = 64
+"""Rows that place one centre; these are plenty."""
 _SCALED_ROWS = 16_384
 """Evenly spaced rows that tell the centre and the unit of distance."""
 _WILD = 1_000
@@ -70,8 +72,8 @@ class InvertedLists:
         self._fit(sample, plain=n_columns <= _PLAIN_COLUMNS)
 
     def _sample(self, points: np.ndarray) -> np.ndarray:
-        # 64 rows for each centre are plenty to place it; evenly spaced rows serve any order of the table.
-        return points[:: max(1, len(points) // (64 * self._n_lists))]
+        # Evenly spaced rows serve any order of the table.
+        return points[:: max(1, len(points) // (_ROWS_PER_LIST * self._n_lists))]
 
     def _fit(self, sample: np.ndarray, plain: bool) -> None:
         """An empty index with centres, and codes unless it is `plain`, fitted to the sample."""
