@@ -16,7 +16,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-dask test lint bench clean
+.PHONY: help demo demo-dask test lint bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,8 +38,12 @@ lint: $(STAMP) ## style, types, and the direction of the imports
 bench: $(STAMP) ## run the benchmarks (ARGS="..." goes to the script)
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
+docs: $(STAMP) ## build the documentation into site/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/python -m mkdocs build --strict
+
 clean: ## remove the virtual environment, caches and outputs
-	rm -rf $(VENV) build dist demo-output
+	rm -rf $(VENV) build dist demo-output site paper-report
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,0 +1,78 @@
+"""``widegp identify``"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from widegp.cli import options
+from widegp.cli.display import FitDisplay
+from widegp.cli.output import console, print_json
+
+if TYPE_CHECKING:
+    from widegp.estimator import WideGPRegressor
+    from widegp.table_model import Split
+
+
+def identify(
+    table: options.TableFile,
+    target: options.Target,
+    drop: options.Drop = None,
+    parameter: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Whose profile to trace; the least determined one by default."),
+    ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile/--no-profile", help="Trace a profile: a hundred evaluations.")
+    ] = True,
+    rank: options.Rank = 500,
+    neighbors: options.Neighbors = 30,
+    approximation: options.ApproximationOption = "auto",
+    anchors: options.Anchors = "kmeans",
+    ard: options.Ard = False,
+    transform: options.TransformOption = "none",
+    budget: options.Budget = None,
+    seed: options.Seed = 0,
+    missing: options.Missing = "impute",
+    backend: options.BackendOption = "auto",
+    as_json: options.Json = False,
+) -> None:
+    """Say which parameters a table determines, and which it leaves to the priors.
+
+    A model is fitted to all rows; standard errors come from the Fisher information of their inputs, with the
+    priors and without.
+
+    \b
+    Examples:
+      widegp identify houses.csv --target price
+      widegp identify houses.csv --target price --parameter w --json
+    """
+    settings = options.regressor_settings(
+        rank=rank, neighbors=neighbors, approximation=approximation, anchors=anchors, ard=ard,
+        transform=transform, budget=budget, backend=backend, random_state=seed,
+    )  # fmt: skip
+    from widegp.identifiability import identify_table
+    from widegp.table_model import read_table, split_table
+
+    with FitDisplay(console(stderr=True), budget) as display, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        display.update("reading the table", 0, float("nan"), {})
+        whole, _ = read_table(table, target)
+        split = split_table(whole, target, drop or (), 0.0, seed, missing)
+        model = _fitted(split, settings, display)
+        display.update("information and profile", 0, float("nan"), {})
+        found = identify_table(
+            split.X, split.y, model, parameter=parameter, with_profile=profile, seed=seed
+        )
+    if as_json:
+        print_json({"table": str(table), "target": target, "rows": len(split.y), **found.to_dict()})
+        return
+    console().print(found.describe(), markup=False)
+
+
+def _fitted(split: Split, settings: dict, display: FitDisplay) -> WideGPRegressor:
+    from widegp.estimator import WideGPRegressor
+
+    return WideGPRegressor(**settings).fit(split.X, split.y, progress=display.update)

@@ -1,0 +1,180 @@
+"""The report as one HTML file: no script, nothing to load."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from html import escape
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from widegp.paper import figures, words
+from widegp.paper.comparison import MISS, PASS, Comparison
+from widegp.paper.published import TABLES
+from widegp.report.formatting import DASH, number, percent, seconds
+from widegp.report.markup import definitions, figure, table
+
+if TYPE_CHECKING:
+    from widegp.paper.run import Report
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+STYLE = ".pass { color: var(--good); } .miss { color: var(--bad); font-weight: 650; }"
+OPEN_ROWS = 40
+COLUMNS = [
+    ("", ""), ("quantity", ""), ("published", "n"), ("paper's protocol", "n"), ("difference", "n"),
+    ("bound", "n"), ("", ""), ("sound default", "n"), ("", ""), ("seconds", "n"), ("seed and note", "note"),
+]  # fmt: skip
+
+
+def render(report: Report) -> str:
+    """The page of a report, whole and self-contained."""
+    style = resources.files("widegp.report").joinpath("style.css").read_text(encoding="utf-8")
+    sections = [_table_section(label, rows) for label, rows in report.comparisons.items()]
+    drawn = _figures(report.results)
+    if drawn:
+        sections.append(("figures", "Figures", f'<div class="grid">{drawn}</div>'))
+    sections.append(("provenance", "How it was made", definitions(_facts(report))))
+    links = "".join(f'<li><a href="#{key}">{escape(name)}</a></li>' for key, name, _ in sections)
+    body = "".join(
+        f'<section id="{key}"><h2>{escape(name)}</h2>{content}</section>\n' for key, name, content in sections
+    )
+    kept, missed = report.marks()
+    notes = "".join(f"<li>{escape(note)}</li>" for note in _notes(report))
+    warned = f'<section class="warnings"><h2>Be aware</h2><ul>{notes}</ul></section>' if notes else ""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>The paper's tables again</title>
+<style>{style}{STYLE}</style>
+</head>
+<body>
+<header>
+<p class="kicker">widegp paper · {escape(report.date)}</p>
+<h1>The paper's tables again: {kept} bounds kept, {missed} missed</h1>
+<p class="lede">{escape(words.PROTOCOL)}</p>
+{warned}
+<nav aria-label="Sections"><ul>{links}</ul></nav>
+</header>
+<main>
+{body}</main>
+<footer>Every table is also a CSV file beside this page. docs/paper.md says how open points of the paper are
+read.</footer>
+</body>
+</html>
+"""
+
+
+def _table_section(label: str, rows: Sequence[Comparison]) -> tuple[str, str, str]:
+    marks = [m for row in rows for m in (row.mark, row.sound_mark) if m]
+    counted = f"{len(rows)} numbers; {marks.count(PASS)} bounds kept, {marks.count(MISS)} missed"
+    lines = table("", COLUMNS, [_cells(row) for row in rows], safe=True)
+    unfolded = " open" if len(rows) <= OPEN_ROWS else ""
+    content = (
+        f'<p class="intro">{escape(words.TABLES[label])}</p>'
+        f"<details{unfolded}><summary>{counted}</summary>"
+        f'<div class="card scroll">{lines}</div></details>'
+    )
+    return label.removeprefix("tab:"), f"{TABLES[label].title} ({label})", content
+
+
+def _cells(row: Comparison) -> list[str]:
+    spread = f" ± {number(row.paper_sd, 2)}" if row.paper_sd is not None else ""
+    times = [seconds(t) for t in (row.paper_seconds, row.sound_seconds) if t is not None]
+    about = "; ".join(part for part in (f"seed {row.seeds}" if row.seeds else "", row.note) if part)
+    cells = [
+        row.row, row.quantity, row.published or DASH, f"{number(row.paper, 5)}{spread}",
+        percent(row.difference, 2) if row.difference is not None else DASH, row.bound or DASH, row.mark,
+        number(row.sound, 5), row.sound_mark, " / ".join(times) or DASH, about,
+    ]  # fmt: skip
+    safe = [escape(cell) for cell in cells]
+    if row.sound_bound:
+        safe[7] += f' <span class="small">({escape(row.sound_bound)})</span>'
+    for k in (6, 8):
+        if safe[k]:
+            safe[k] = f'<span class="{safe[k]}">{safe[k]}</span>'
+    return safe
+
+
+def _figures(results: dict[str, Any]) -> str:
+    out = []
+    if "fig:kernels" in results:
+        out.append(_card("fig:kernels", figures.shapes(results["fig:kernels"]), "Kernel shapes over rho."))
+    if "fig:networks" in results:
+        found = results["fig:networks"]
+        rates = ", ".join(f"{name.replace('_', ' ')} {slope:.2f}" for name, slope in found["slopes"].items())
+        note = f" Slopes found: {rates}; {found['draws']} networks per width."
+        out.append(_card("fig:networks", figures.networks(found), "Distance from the limit by width.", note))
+        out.append(_card("fig:energy", figures.energy(found), "Distance of distributions by width."))
+    out += _calibration(results)
+    if "fig:cost" in results:
+        note = f" {results['fig:cost']['rows']:,} training rows."
+        out.append(_card("fig:cost", figures.cost(results["fig:cost"]), "RMSE against seconds.", note))
+    if "fig:spectra" in results:
+        found = results["fig:spectra"]
+        worst = "; ".join(f"{k}: {number(v['condition'], 2)}" for k, v in found["designs"].items())
+        note = f" {found['rows']:,} rows. Condition numbers: {worst}."
+        out.append(_card("fig:spectra", figures.spectra(found), "Spectra of the information.", note))
+    if "fig:profiles" in results:
+        found = results["fig:profiles"]
+        for name, part in found["profiles"].items():
+            note = f" {found['rows']:,} rows of C1."
+            out.append(_card("fig:profiles", figures.profile(part), f"Profile of {name}.", note, name))
+    return "".join(out)
+
+
+def _calibration(results: dict[str, Any]) -> list[str]:
+    """Calibration and PIT of both protocols, on C1 and on Superconductivity."""
+    pairs = {}
+    if "C1" in results:
+        pairs["C1"] = (results["C1"]["paper"]["kmeans"][0], results["C1"]["sound"])
+    for found in results.get("superconductivity", {}).values():
+        pairs["Superconductivity"] = (found["paper"], found["sound"])
+    out = []
+    for case, (paper, sound) in pairs.items():
+        both = {"paper's protocol": paper, "sound default": sound}
+        held = [percent(r["scores"]["coverage"], 1) for r in both.values()]
+        note = f" {case}: 95% intervals hold {held[0]} (paper's protocol) and {held[1]} (sound default)."
+        curve, histogram = figures.calibration(both), figures.pit(both)
+        out.append(_card("fig:calibration", curve, f"Calibration on {case}.", note, case))
+        out.append(_card("fig:pit", histogram, f"PIT on {case}.", f" {case}.", case))
+    return out
+
+
+def _card(key: str, drawn: Any, description: str, note: str = "", part: str = "") -> str:
+    name = "-".join(word for word in (key.removeprefix("fig:"), part.lower()) if word)
+    return figure(drawn, name, description, words.FIGURES[key] + note)
+
+
+def _notes(report: Report) -> list[str]:
+    plan, results = report.plan, report.results
+    notes = []
+    if plan.quick:
+        sizes = {name: getattr(plan, name) for name in ("rows", "draws", "rank", "neighbors")}
+        notes.append(words.QUICK.format(**sizes))
+    labels = set(report.comparisons)
+    wants_real = any(label.startswith(("tab:real", "tab:year")) for label in labels) or not labels
+    if wants_real and "superconductivity" not in results and any(k.startswith("tab:real") for k in labels):
+        notes.append(words.NO_SUPERCONDUCTIVITY)
+    if plan.year_file is None and wants_real:
+        notes.append(words.PART_OF_YEAR if "year" in results or "ranks" in results else words.NO_YEAR)
+    return notes
+
+
+def _facts(report: Report) -> list[tuple[str, str]]:
+    from widegp.table_model import versions
+
+    plan = report.plan
+    return [
+        ("date", report.date),
+        ("seconds of this run", seconds(report.seconds)),
+        ("seed", str(plan.seed)),
+        ("sound default", f"full-scale, rank {plan.rank}, {plan.neighbors} neighbours,"
+                          f" {plan.predict_neighbors} when predicting"),
+        ("machine", f"{platform.machine()}, {os.cpu_count()} cores"),
+        *((name, version) for name, version in versions().items()),
+    ]  # fmt: skip
