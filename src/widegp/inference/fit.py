@@ -66,14 +66,17 @@ def fit_map(
     psi_bounds = tuple(problem.warp.bounds) if "psi" in start else ()
     space = ParameterSpace.of(start, psi_bounds, log=settings.name == "lbfgs")
     seconds: dict[str, float] = {}
-    starts = [start]
+    starts, reserve = [start], 0.0
     if settings.explore and settings.name == "lbfgs":
         starts.append(explore(builder, problem, start, space, deadline))
         seconds["start"] = time.perf_counter() - clock
         for rows in coarse_rows(builder):
             tick = time.perf_counter()
             part, task = builder.subset(rows), problem.restricted(rows)
-            starts.append(_rounds(part, task, starts[-1], space, settings, deadline, None).values)
+            limit = None if deadline is None else deadline - reserve
+            coarse = _rounds(part, task, starts[-1], space, settings, limit, None)
+            starts.append(coarse.values)
+            reserve = _least_seconds(coarse, len(builder.X) / len(rows))
             seconds[f"{len(rows)} rows"] = time.perf_counter() - tick
     fitted = _rounds(builder, problem, starts.pop(), space, settings, deadline, report)
     while fitted.optimum.reason is Reason.FAILED and starts:
@@ -81,6 +84,15 @@ def fit_map(
         fitted = _rounds(builder, problem, starts.pop(), space, settings, deadline, report)
     fitted.seconds = {**seconds, **fitted.seconds}
     return fitted
+
+
+def _least_seconds(coarse: Fitted, growth: float) -> float:
+    """What a table ``growth`` times as large takes at least: a search and four evaluations.
+
+    Two of these choose the anchors, one makes the posterior, and the curvature takes about one.
+    """
+    evaluation = coarse.seconds["optimise"] / max(coarse.optimum.n_evaluations, 1)
+    return growth * (coarse.seconds["search"] + 4 * evaluation)
 
 
 def coarse_rows(builder: Builder) -> list[np.ndarray]:
