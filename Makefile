@@ -40,7 +40,7 @@ bench: $(STAMP) ## run the benchmarks (ARGS="..." goes to the script)
 
 docs: $(STAMP) ## build the documentation into site/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
-	$(BIN)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean: ## remove the virtual environment, caches and outputs
 	rm -rf $(VENV) build dist demo-output site paper-report

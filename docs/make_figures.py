@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -29,7 +30,7 @@ LARGEST = 100_000
 BLUE, VERMILLION, GREEN, ORANGE, GREY = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#5F5F5F"
 
 
-def panels(count: int, width: float = 10.0, height: float = 3.2):
+def panels(count: int, width: float = 10.0, height: float = 3.2) -> tuple[Figure, Any]:
     # Figure without pyplot: no display is needed and no global state is left behind.
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = np.atleast_1d(figure.subplots(1, count))
@@ -125,7 +126,9 @@ def dials() -> Figure:
     return figure
 
 
-def _error(X, y, truth, train: slice, test: slice, **settings: object) -> float:
+def _error(
+    X: np.ndarray, y: np.ndarray, truth: np.ndarray, train: slice, test: slice, **settings: Any
+) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = WideGPRegressor(random_state=0, predict_neighbors=50, **settings).fit(X[train], y[train])
@@ -227,7 +230,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
 
 def main(names: list[str]) -> None:
     # The same bytes for the same picture: no date, and identifiers that do not change.
-    settings = {"svg.hashsalt": "widegp", "svg.fonttype": "path", "font.size": 9}
+    settings: Any = {"svg.hashsalt": "widegp", "svg.fonttype": "path", "font.size": 9}
     FOLDER.mkdir(exist_ok=True)
     for name in names or FIGURES:
         path = FOLDER / f"{name}.svg"

@@ -20,7 +20,7 @@ def test_engines_by_name_and_as_objects():
     engine = LocalEngine()
     assert make_engine(engine) is engine
     assert make_engine("local").name == "local" and make_engine("sharded").name == "sharded"
-    with pytest.raises(ValueError, match="Unknown engine 'spark'; choose one of local, sharded, dask"):
+    with pytest.raises(ValueError, match="Unknown engine 'spark'; choose one of auto, local, sharded, dask"):
         WideGPRegressor(engine="spark").fit([[0.0], [1.0]], [0.0, 1.0])
     with pytest.raises(ValueError, match="Unknown engine 3"):
         make_engine(3)

@@ -133,7 +133,7 @@ def _calibration(results: dict[str, Any]) -> list[str]:
     if "C1" in results:
         pairs["C1"] = (results["C1"]["paper"]["kmeans"][0], results["C1"]["sound"])
     for found in results.get("superconductivity", {}).values():
-        pairs["Superconductivity"] = (found["paper"], found["sound"])
+        pairs["Superconductivity"] = (found["paper"][0], found["sound"])
     out = []
     for case, (paper, sound) in pairs.items():
         both = {"paper's protocol": paper, "sound default": sound}

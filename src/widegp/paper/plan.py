@@ -19,6 +19,7 @@ class Plan:
     rows : of every scenario; None for the paper's 10,000 to 50,000.
     draws : of the target per scenario under the paper's protocol, whose scores are then averaged: one
         published draw is one of many.
+    splits : of every real table under the paper's protocol, averaged likewise.
     replications : of C1.
     rank, neighbors, predict_neighbors : the dials of the sound default.
     sound_rows : training rows of the sound default on real tables; None for all.
@@ -35,6 +36,7 @@ class Plan:
     seed: int = 0
     rows: int | None = None
     draws: int = 5
+    splits: int = 5
     replications: int = 20
     rank: int = 200
     neighbors: int = 30
@@ -64,8 +66,8 @@ class Plan:
 def quick_plan(seed: int = 0, data: Path | None = None, year_file: Path | None = None) -> Plan:
     """A run of a few minutes on two cores, for a first look; its scores are those of small tables."""
     return Plan(
-        seed=seed, rows=2000, draws=4, replications=3, rank=100, neighbors=20, predict_neighbors=100,
-        sound_rows=2000, ranks=(1000,), whole_rows=20_000, whole_width=1024,
+        seed=seed, rows=2000, draws=2, splits=4, replications=3, rank=100, neighbors=20,
+        predict_neighbors=100, sound_rows=2000, ranks=(1000,), whole_rows=20_000, whole_width=1024,
         sound_sizes=(), cost_ranks=(50, 100), cost_neighbors=(0, 10, 30),
         widths=(4, 8, 16, 32, 64, 128), network_draws=200, profile_rows=250, spectrum_rows=400,
         data=data, year_file=year_file, quick=True,

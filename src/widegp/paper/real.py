@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,24 +88,27 @@ def year_subsamples(plan: Plan, store: Store) -> dict[str, Record]:
 
 
 def _both(case: str, rows: Rows, plan: Plan, store: Store) -> Record:
-    """{"paper", "sound": records, "note"} of one table."""
-    split = held_out(rows.X, rows.y, plan.seed)
-    about = {"case": case, "n": len(rows.y), "seed": plan.seed}
+    """{"paper": records, one per split, "sound": record of the first split, "note"} of one table."""
 
-    def paper() -> Record:
-        return record(paper_fit(split, "kmeans", seed=plan.seed, real=True), split, **about)
+    def about(seed: int) -> Record:
+        return {"case": case, "n": len(rows.y), "seed": seed}
+
+    def paper(seed: int) -> Record:
+        split = held_out(rows.X, rows.y, seed)
+        return record(paper_fit(split, "kmeans", seed=seed, real=True), split, **about(seed))
 
     def sound() -> Record:
-        part = fewer(split, plan.sound_rows)
-        return record(sound_fit(part, plan.seed, real=True, **sound_dials(plan)), part, **about)
+        part = fewer(held_out(rows.X, rows.y, plan.seed), plan.sound_rows)
+        made = sound_fit(part, plan.seed, real=True, **sound_dials(plan))
+        return record(made, part, **about(plan.seed))
 
+    seeds = range(plan.seed, plan.seed + plan.splits)
+    settings = {**about(plan.seed), **sound_dials(plan), "rows": plan.sound_rows}
     return {
-        "paper": store.result(f"{case}/paper", about, paper),
-        "sound": store.result(
-            f"{case}/sound", {**about, **sound_dials(plan), "rows": plan.sound_rows}, sound
-        ),
+        "paper": [store.result(f"{case}/paper-{s}", about(s), partial(paper, s)) for s in seeds],
+        "sound": store.result(f"{case}/sound", settings, sound),
         "note": rows.note,
-    }  # fmt: skip
+    }
 
 
 def fewer(split: Split, rows: int | None) -> Split:

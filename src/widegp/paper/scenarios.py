@@ -41,16 +41,23 @@ def draw(
     )  # fmt: skip
 
 
+def seed_of(name: str, plan: Plan) -> int:
+    """C1 has the seed of the plan, C2 the next, ...: scenarios of one size would else be one table."""
+    return plan.seed + NAMES.index(name)
+
+
 def inputs(name: str, plan: Plan, store: Store) -> Record:
     """K-bar and the noise at the paper's own number of rows: they need the inputs alone."""
 
+    seed = seed_of(name, plan)
+
     def compute() -> Record:
         chosen = scenario(name)
-        kbar = mean_variance(chosen.kernel(), chosen.inputs(plan.seed))
+        kbar = mean_variance(chosen.kernel(), chosen.inputs(seed))
         noise = chosen.noise_fraction * kbar
         return {"kbar": kbar, "sigma_eps2": noise, "noise_sd": noise**0.5, "published_rows": chosen.n_rows}
 
-    return store.result(f"{name}/inputs", {"name": name, "seed": plan.seed}, compute)
+    return store.result(f"{name}/inputs", {"name": name, "seed": seed}, compute)
 
 
 def drawn(name: str, plan: Plan, store: Store) -> tuple[Callable[[int], Split], dict[str, np.ndarray]]:
@@ -61,17 +68,18 @@ def drawn(name: str, plan: Plan, store: Store) -> tuple[Callable[[int], Split], 
     """
     chosen = sized(name, plan.simulated_rows(scenario(name).n_rows))
     count = max(plan.draws, plan.replications if name == REPLICATED else 1)
+    seed = seed_of(name, plan)
 
     def compute() -> dict[str, np.ndarray]:
         began = time.perf_counter()
-        made = draw(chosen, plan.seed, count)
+        made = draw(chosen, seed, count)
         seconds = time.perf_counter() - began
         return {"y": made.y, "noise": np.array(made.noise), "seconds": np.array(seconds)}
 
-    settings = {"name": name, "rows": chosen.n_rows, "seed": plan.seed, "draws": count}
+    settings = {"name": name, "rows": chosen.n_rows, "seed": seed, "draws": count}
     arrays = store.arrays(f"{name}/draws", settings, compute)
-    X = chosen.inputs(plan.seed)
-    return lambda k: held_out(X, arrays["y"][:, k], plan.seed), arrays
+    X = chosen.inputs(seed)
+    return lambda k: held_out(X, arrays["y"][:, k], seed), arrays
 
 
 def design(name: str, plan: Plan, store: Store) -> Record:
@@ -79,28 +87,30 @@ def design(name: str, plan: Plan, store: Store) -> Record:
     _, arrays = drawn(name, plan, store)
     rows, draws = arrays["y"].shape
     seconds = float(arrays["seconds"])
-    about = {"rows": rows, "draws": draws, "seconds": seconds, "seed": plan.seed}
+    about = {"rows": rows, "draws": draws, "seconds": seconds, "seed": seed_of(name, plan)}
     return {**inputs(name, plan, store), **about}
 
 
 def paper_record(
     name: str, k: int, anchors: str, split: Callable[[int], Split], plan: Plan, store: Store
 ) -> Record:
-    settings = {"case": name, "draw": k, "anchors": anchors, "seed": plan.seed, "rank": PAPER_RANK}
+    seed = seed_of(name, plan)
+    settings = {"case": name, "draw": k, "anchors": anchors, "seed": seed, "rank": PAPER_RANK}
 
     def compute() -> Record:
         part = split(k)
-        return record(paper_fit(part, anchors, seed=plan.seed), part, **settings)
+        return record(paper_fit(part, anchors, seed=seed), part, **settings)
 
     return store.result(f"{name}/paper-{anchors}-{k}", {**settings, "rows": plan.rows}, compute)
 
 
 def sound_record(name: str, k: int, split: Callable[[int], Split], plan: Plan, store: Store) -> Record:
-    settings = {"case": name, "draw": k, "seed": plan.seed, **sound_dials(plan)}
+    seed = seed_of(name, plan)
+    settings = {"case": name, "draw": k, "seed": seed, **sound_dials(plan)}
 
     def compute() -> Record:
         part = split(k)
-        return record(sound_fit(part, plan.seed, **sound_dials(plan)), part, **settings)
+        return record(sound_fit(part, seed, **sound_dials(plan)), part, **settings)
 
     return store.result(f"{name}/sound-{k}", {**settings, "rows": plan.rows}, compute)
 

@@ -23,6 +23,7 @@ from widegp.paper.published import ESTIMATES, Published
 Results = Mapping[str, Any]
 """What the parts of a run returned, by the name of the part; parts that were not run are absent."""
 
+C1_ROWS = 10_000
 SOUND_RMSE = 0.3318
 COVERAGE = (0.94, 0.96)
 
@@ -86,14 +87,16 @@ def _scenario_cells(table: Published, results: Results, bound: Callable[[str, st
             continue
         records, sound, design = found["paper"][anchors], found["sound"], found["design"]
         mean, sd = _mean(records, column)
-        note = f"{design['rows']:,} rows" if design["rows"] != design["published_rows"] else ""
+        smaller = design["rows"] != design["published_rows"]
         timed = column == "seconds"
         out.append(
             compared(
-                table.label, f"{case} {anchors}", column, cell, mean, bound=bound(case, column), paper_sd=sd,
+                table.label, f"{case} {anchors}", column, cell, mean, paper_sd=sd,
+                bound=None if smaller else bound(case, column),
                 sound=value_of(sound, column), seeds=_seeds(records),
                 paper_seconds=None if timed else _mean(records, "seconds")[0],
-                sound_seconds=None if timed else sound["seconds"], note=note,
+                sound_seconds=None if timed else sound["seconds"],
+                note=f"{design['rows']:,} rows" if smaller else "",
             )
         )  # fmt: skip
     return out
@@ -118,28 +121,30 @@ def replications(results: Results) -> list[Comparison]:
     table, found = tables.REPLICATIONS, results.get("replications")
     if found is None:
         return []
-    shared: dict[str, Any] = {"seeds": _seeds(found["paper"])}
+    first = found["paper"][0]
+    smaller = first["rows"] + first["rows_held_out"] != C1_ROWS
+    note = f"{len(found['paper'])} draws of {first['rows'] + first['rows_held_out']:,} rows"
+    shared: dict[str, Any] = {"seeds": _seeds(found["paper"]), "note": note}
     out = []
     for (name,), statistic, cell in table.cells():
-        bound = estimate_bound(name) or score_bound("C1", name) if statistic == "mean" else None
+        marked = statistic == "mean" and not smaller
+        bound = estimate_bound(name) or score_bound("C1", name) if marked else None
         ours, sound = _statistic(found["paper"], name, statistic), _statistic(found["sound"], name, statistic)
         extra: dict[str, Any] = {}
-        if (name, statistic) == ("rmse", "mean") and sound is not None:
+        if name == "rmse" and marked and sound is not None:
             extra = {"sound_bound": f"below {SOUND_RMSE}", "sound_mark": mark(sound < SOUND_RMSE)}
         out.append(
             compared(table.label, name, statistic, cell, ours, bound=bound, sound=sound, **shared, **extra)
         )
-    return [*out, _coverage(table.label, found, shared)]
+    return [*out, _coverage(table.label, found, shared, marked=not smaller)]
 
 
-def _coverage(label: str, found: Mapping[str, Any], shared: dict[str, Any]) -> Comparison:
+def _coverage(label: str, found: Mapping[str, Any], shared: dict[str, Any], marked: bool) -> Comparison:
     ours, sound = (_statistic(found[key], "coverage", "mean") for key in ("paper", "sound"))
     low, high = COVERAGE
     held = sound is not None and low <= sound <= high
-    return compared(
-        label, "coverage of 95% intervals", "mean", "", ours, sound=sound,
-        sound_bound=f"{low} to {high}", sound_mark=mark(held), note="not in the paper", **shared,
-    )  # fmt: skip
+    asked = {"sound_bound": f"{low} to {high}", "sound_mark": mark(held)} if marked else {}
+    return compared(label, "coverage of 95% intervals", "mean", "", ours, sound=sound, **asked, **shared)
 
 
 def _statistic(records: Sequence[Mapping[str, Any]], name: str, statistic: str) -> float | None:
@@ -165,26 +170,31 @@ def _real_cells(table: Published, results: Results, bound: Callable[[str], Any])
         if pair is None or column == "n_inputs":
             continue
         paper, sound = pair["paper"], pair["sound"]
-        extra: dict[str, Any] = {}
+        mean, sd = _mean(paper, column)
         value = value_of(sound, column)
-        if case.startswith("S1") and column == "rmse" and value is not None:
+        extra: dict[str, Any] = {}
+        if case.startswith("S1") and column == "rmse" and value is not None and not _fewer(pair):
             half = float(cell) / 2
             extra = {"sound_bound": f"at most {half:g}", "sound_mark": mark(value <= half)}
         asked = None if pair.get("partial") or column in ("n_rows", "seconds") else bound(column)
         out.append(
             compared(
-                table.label, case, column, cell, value_of(paper, column), bound=asked, sound=value,
-                seeds=str(paper["seed"]), paper_seconds=paper["seconds"], sound_seconds=sound["seconds"],
-                note=_real_note(pair), **extra,
+                table.label, case, column, cell, mean, bound=asked, paper_sd=sd, sound=value,
+                seeds=_splits(paper), paper_seconds=_mean(paper, "seconds")[0],
+                sound_seconds=sound["seconds"], note=f"{pair['note']}{_fewer(pair)}", **extra,
             )
         )  # fmt: skip
     return out
 
 
-def _real_note(pair: Mapping[str, Any]) -> str:
-    paper, sound = pair["paper"], pair["sound"]
-    fewer = f"; sound default on {sound['rows']:,} training rows" if sound["rows"] != paper["rows"] else ""
-    return f"{pair['note']}{fewer}"
+def _splits(records: Sequence[Mapping[str, Any]]) -> str:
+    first, last = records[0]["seed"], records[-1]["seed"]
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def _fewer(pair: Mapping[str, Any]) -> str:
+    rows = pair["sound"]["rows"]
+    return f"; sound default on {rows:,} training rows" if rows != pair["paper"][0]["rows"] else ""
 
 
 def real_estimates(results: Results) -> list[Comparison]:
