@@ -38,8 +38,8 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def plan(data):
     tiny = replace(
-        quick_plan(data=data), rows=110, draws=2, splits=2, replications=2, rank=10, neighbors=4, predict_neighbors=8,
-        sound_rows=80, ranks=(1000,), whole_rows=150, whole_inputs=3, whole_width=16, sound_sizes=(100,),
+        quick_plan(data=data), rows=110, draws=2, splits=2, replications=2, rank=10, neighbors=4,
+        predict_neighbors=8, sound_rows=80, ranks=(1000,), whole_rows=150, whole_inputs=3, whole_width=16, sound_sizes=(100,),
         cost_ranks=(5,), cost_neighbors=(0, 3), widths=(4, 8, 16), network_draws=20, profile_rows=25,
         spectrum_rows=30,
     )  # fmt: skip
@@ -109,7 +109,8 @@ def test_kernels_and_budgets_come_back_to_the_digits(report):
 
 
 def test_small_scenarios_are_not_marked(report):
-    for label in ("tab:map_params_50eps_anchors", "tab:test_metrics_50eps_anchors", "tab:C1_reps_summary_50eps"):
+    labels = ("tab:map_params_50eps_anchors", "tab:test_metrics_50eps_anchors", "tab:C1_reps_summary_50eps")
+    for label in labels:
         assert {(row.mark, row.sound_mark) for row in report.comparisons[label]} == {("", "")}
         assert all("110 rows" in row.note for row in report.comparisons[label])
 

@@ -143,7 +143,9 @@ def _coverage(label: str, found: Mapping[str, Any], shared: dict[str, Any], mark
     ours, sound = (_statistic(found[key], "coverage", "mean") for key in ("paper", "sound"))
     low, high = COVERAGE
     held = sound is not None and low <= sound <= high
-    asked = {"sound_bound": f"{low} to {high}", "sound_mark": mark(held)} if marked else {}
+    asked: dict[str, Any] = {}
+    if marked:
+        asked = {"sound_bound": f"{low} to {high}", "sound_mark": mark(held)}
     return compared(label, "coverage of 95% intervals", "mean", "", ours, sound=sound, **asked, **shared)
 
 
