@@ -39,7 +39,8 @@ def data(tmp_path_factory):
 def plan(data):
     tiny = replace(
         quick_plan(data=data), rows=110, draws=2, splits=2, replications=2, rank=10, neighbors=4,
-        predict_neighbors=8, sound_rows=80, ranks=(1000,), whole_rows=150, whole_inputs=3, whole_width=16, sound_sizes=(100,),
+        predict_neighbors=8, sound_rows=80, ranks=(1000,), whole_rows=150, whole_inputs=3, whole_width=16,
+        sound_sizes=(100,),
         cost_ranks=(5,), cost_neighbors=(0, 3), widths=(4, 8, 16), network_draws=20, profile_rows=25,
         spectrum_rows=30,
     )  # fmt: skip
