@@ -55,7 +55,7 @@ def storage_order(points: np.ndarray, block_rows: int, run: int = 256) -> np.nda
     return np.concatenate([np.empty(0, np.int64), *runs])
 
 
-def principal_coordinates(points: np.ndarray, count: int = 16) -> np.ndarray:
+def principal_coordinates(points: np.ndarray, count: int = 8) -> np.ndarray:
     """Points (n, I) in their ``count`` leading principal directions, (n, count) float32, in memory.
 
     Enough to tell which rows lie close together where the points themselves are in a file, which

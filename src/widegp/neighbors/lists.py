@@ -18,6 +18,8 @@ _PLAIN_COLUMNS = 16
 """Up to this many columns rows are stored as they are: there is little to gain by compressing them."""
 _MOST_CODES = 64
 _QUERIES = 256
+_TABLE_BYTES = 32 * 2**20
+"""Queries searched at a time, and the size of their tables of distances."""
 _ADDED = 16_384
 _ROWS_PER_LIST = 64
 """Rows that place one centre; these are plenty."""
@@ -140,7 +142,10 @@ class InvertedLists:
         limits = faiss.SearchParametersIVF(nprobe=probes)  # type: ignore[call-arg, unused-ignore]
         search = partial(self._index.search, k=min(candidates, len(self)), params=limits)
         rotated = self._rotated(queries)
-        parts = [rotated[start : start + _QUERIES] for start in range(0, len(rotated), _QUERIES)]
+        # For each query, probe and code faiss tabulates 16 distances in float32.
+        fits = _TABLE_BYTES // (64 * self._n_codes * probes)
+        size = _QUERIES if self._plain else min(max(fits, 16), _QUERIES)
+        parts = [rotated[start : start + size] for start in range(0, len(rotated), size)]
         found = [rows for _, rows in _with_faiss(search, parts)]
         return np.concatenate(found).astype(np.int32)
 
