@@ -24,6 +24,21 @@ class Interrupted(KeyboardInterrupt):
     """Ctrl-C in a command that can say what was saved and how to go on."""
 
 
+# Signals that asked the running command to stop.
+_received: list[int] = []
+
+
+@contextlib.contextmanager
+def interrupts_as_such() -> Iterator[None]:
+    """Compiled code that an interrupt breaks off may report something else; here it is an interrupt again."""
+    try:
+        yield
+    except Exception as error:
+        if _received:
+            raise KeyboardInterrupt from error
+        raise
+
+
 class GuardedCommands(TyperGroup):
     """A group of commands that never shows a traceback for what is not a bug."""
 
@@ -50,7 +65,8 @@ class GuardedCommands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with interrupts_as_such():
+                return super().invoke(ctx)
         # Caught before typer, which has an exit code for it but no words.
         except KeyboardInterrupt as stop:
             _say(str(stop) or STOPPED)
@@ -98,11 +114,14 @@ def _terminated_like_interrupted() -> Iterator[None]:
         yield
         return
 
-    def stop(*_: object) -> NoReturn:
+    def stop(number: int, *_: object) -> NoReturn:
+        _received.append(number)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    _received.clear()
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -14,7 +14,7 @@ import typer
 
 from widegp.cli import options
 from widegp.cli.display import FitDisplay
-from widegp.cli.errors import Interrupted
+from widegp.cli.errors import Interrupted, interrupts_as_such
 from widegp.cli.output import console, not_the_same, print_json, summary_of, warn
 
 if TYPE_CHECKING:
@@ -72,7 +72,12 @@ def fit(
     # Hours of fitting must not end at a file that cannot be written.
     check_place(out)
     try:
-        with FitDisplay(console(stderr=True), budget) as display, warnings.catch_warnings(), _folder(journal):
+        with (
+            interrupts_as_such(),
+            FitDisplay(console(stderr=True), budget) as display,
+            warnings.catch_warnings(),
+            _folder(journal),
+        ):
             # They are kept with the model and shown with the scores.
             warnings.simplefilter("ignore")
             model = TableModel.fit(
