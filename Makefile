@@ -35,7 +35,7 @@ lint: $(STAMP) ## style, types, and the direction of the imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP) ## run the benchmarks (ARGS="..." goes to the script)
+bench: $(STAMP) ## run the benchmarks (ARGS="peers" picks some; peers: pip install -e ".[bench]")
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
 docs: $(STAMP) ## build the documentation into site/

@@ -142,8 +142,11 @@ def _kmeans_plus_plus(sample: np.ndarray, rank: int, rng: np.random.Generator, c
     """Rows of the sample seeded far apart, distinct; fewer than `rank` only if there are no others."""
     from sklearn.cluster import kmeans_plusplus
 
-    if len(sample) * rank > _GREEDY_WORK:
-        # Seeding one by one would take minutes; with so many seeds, random ones cover the table too.
+    from widegp.neighbors.device import has_accelerator
+
+    if len(sample) * rank > _GREEDY_WORK or has_accelerator():
+        # Seeding one by one would take minutes; with so many seeds, random ones cover the table too. And an
+        # accelerator takes Lloyd's steps in less time than seeding would need.
         return _first_distinct(sample, rng.permutation(len(sample)), rank, closest)
     rows = _sample(len(sample), max(SAMPLE_ROWS, 10 * rank), rng)
     trials = None if len(rows) * rank <= _SEEDING_WORK else 1

@@ -166,7 +166,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike, *, progress: Report | None = None) -> Self:
         """Estimate the parameters from X (n, I), y (n,) and prepare predictions.
 
-        ``progress(stage, iteration, objective, values)`` is called once per iteration.
+        ``progress(stage, iteration, objective, values)`` is called once per iteration; with a fifth parameter
+        ``outlook`` it hears of every stage, and of the time left (see `widegp.progress`).
 
         A table that does not fit in memory is fitted from where it is: X an ``np.memmap``, a ``.npy`` file,
         a Dask array, or, with y the name of the target's column, a folder of Parquet files or a Dask frame.
@@ -299,6 +300,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
 
     def _result(self, fitted: Fitted, builder: Builder, seconds: float) -> FitResult:
         optimum = fitted.optimum
+        fitted.watch.begin("curvature", fitted.values)
         with builder.backend.scope():
             errors, undetermined = describe(fitted)
         return FitResult(

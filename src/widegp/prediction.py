@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from widegp.approximations.dense import DensePosterior
 from widegp.approximations.family import FamilyPosterior
 from widegp.approximations.nystrom import NystromPosterior
-from widegp.approximations.sums import RULES
+from widegp.approximations.sums import RULES, Rule
 from widegp.compute.backend import Backend, Block, choose_backend
 from widegp.data.arrays import take
 from widegp.kernels.base import Kernel
@@ -72,7 +72,7 @@ class DensePredictor:
         return self.posterior.noise
 
     def predict(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _stream(X, self._predict, 24 * len(self.posterior.X))
+        return _stream(X, self._predict, 24 * len(self.posterior.X), self.backend)
 
     def _cross(self, X: np.ndarray) -> tuple[Any, Any]:
         K = self.backend.cross(self.posterior.kernel, X, self.posterior.X)
@@ -106,7 +106,7 @@ class NystromPredictor:
         return self.posterior.noise
 
     def predict(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _stream(X, self._predict, 24 * len(self.posterior.Z))
+        return _stream(X, self._predict, 24 * len(self.posterior.Z), self.backend)
 
     def _features(self, X: np.ndarray) -> np.ndarray:
         return np.asarray(self.backend.cross(self.posterior.kernel, X, self.posterior.Z) @ self.posterior.W)
@@ -142,7 +142,7 @@ class FamilyPredictor:
     def predict(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         count = 0 if self.rows is None else self.rows.count
         per_row = 8 * (4 * len(self.posterior.Z) + (count + 1) * (X.shape[1] + len(self.posterior.Z)))
-        return _stream(X, self._predict, per_row)
+        return _stream(X, self._predict, per_row, self.backend)
 
     def _block(self, X: np.ndarray) -> Block:
         """New rows, then the training rows that they condition on; the new y are unknown, written as 0."""
@@ -165,17 +165,15 @@ class FamilyPredictor:
     def _predict(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         p = self.posterior
         with self.backend.scope():
-            block = self._block(X)
-            phi = self.backend.cross(p.kernel, block.X, p.Z) @ p.W
-            if not RULES[p.name].residual:
-                mean, d = phi @ p.beta, np.full(len(X), self.noise)
-            else:
-                rows = self.backend.condition(p.kernel, self.noise, block, phi)
-                phi, d = rows.features, np.asarray(rows.d)
-                mean = phi @ p.beta - rows.y
-            mean, d, phi = mean[: len(X)], d[: len(X)], phi[: len(X)]
-            half = np.asarray(self.backend.solve_lower(p.L_B, phi.T))
-        return np.asarray(mean), np.maximum(d, self.noise) + (half * half).sum(0)
+            moments = self.backend.compiled(_moments, self.backend, RULES[p.name])
+            mean, variance = moments(p.kernel, p.noise, *self._resident, self._block(X))
+            return np.asarray(mean)[: len(X)], np.asarray(variance)[: len(X)]
+
+    @cached_property
+    def _resident(self) -> tuple[Any, Any, Any, Any]:
+        """Z, W, beta, L_B where the backend computes: a device need not be sent them for every block."""
+        p, as_array = self.posterior, self.backend.xp.asarray
+        return as_array(p.Z), as_array(p.W), as_array(p.beta), as_array(p.L_B)
 
     def sample(self, X: np.ndarray, n_samples: int, rng: np.random.Generator) -> np.ndarray:
         """One draw of the feature weights per sample, then each row given its neighbours.
@@ -218,11 +216,32 @@ class FamilyPredictor:
         return drawn
 
 
-def _stream(X: np.ndarray, predict: Any, bytes_per_row: int) -> tuple[np.ndarray, np.ndarray]:
-    """predict over blocks small enough that their work fits PREDICT_BYTES."""
-    size = max(16, int(PREDICT_BYTES // max(bytes_per_row, 1)))
+def _moments(
+    backend: Backend, rule: Rule, kernel: Kernel, noise: Any,
+    Z: Any, W: Any, beta: Any, L_B: Any, block: Block,
+) -> tuple[Any, Any]:  # fmt: skip
+    """mu and sigma^2 of a block's own rows."""
+    phi = backend.matmul(backend.cross(kernel, block.X, Z), W)
+    mean, d = phi @ beta, noise
+    if rule.residual:
+        rows = backend.condition(kernel, noise, block, phi)
+        phi, d = rows.features, backend.xp.maximum(rows.d, noise)
+        mean = phi @ beta - rows.y
+    half = backend.solve_lower(L_B, phi.T)
+    return mean, d + (half * half).sum(0)
+
+
+def _stream(
+    X: np.ndarray, predict: Any, bytes_per_row: int, backend: Backend
+) -> tuple[np.ndarray, np.ndarray]:
+    """predict over blocks whose work fits PREDICT_BYTES, or a share of an accelerator's memory."""
+    room = max(PREDICT_BYTES, backend.block_bytes // 4) if backend.keeps_shapes else PREDICT_BYTES
+    size = max(16, int(room // max(bytes_per_row, 1)))
     mean, variance = np.empty(len(X)), np.empty(len(X))
     for start in range(0, len(X), size):
-        rows = slice(start, start + size)
-        mean[rows], variance[rows] = predict(X[rows])
+        part = X[start : start + size]
+        # The last rows repeat in a short block where another shape would have to be compiled.
+        whole = np.resize(part, (size, X.shape[1])) if backend.keeps_shapes and start else part
+        rows = slice(start, start + len(part))
+        mean[rows], variance[rows] = (moment[: len(part)] for moment in predict(whole))
     return mean, variance

@@ -12,6 +12,8 @@ from widegp.anchors import Anchors, choose_anchors
 from widegp.approximations.dense import Dense
 from widegp.approximations.family import Family
 from widegp.approximations.nystrom import Nystrom
+from widegp.approximations.sums import RULES
+from widegp.approximations.whitening import JITTERS, least_jitter
 from widegp.compute.backend import Backend
 from widegp.data.arrays import is_mapped, take
 from widegp.engines.base import Engine, Rows
@@ -26,6 +28,10 @@ from widegp.neighbors.scan import scan
 NAMES = ("exact", "subset", "nystrom", "dtc", "vfe", "fitc", "vecchia", "full-scale")
 WITH_NEIGHBORS = ("vecchia", "full-scale")
 NEEDS_ROWS = ("subset", "nystrom")
+# Rows of a part of the table for each anchor.
+ROWS_PER_ANCHOR = 8
+# Rows of a block on an accelerator are a multiple of this.
+ALIGNED = 128
 
 
 @dataclass(frozen=True)
@@ -48,8 +54,9 @@ class Builder:
     ``order`` (n,) is the order in which the last likelihood built holds its rows: the target must be given
     to it as y[order]. Rows near each other are stored near each other, so that the neighbours of
     successive rows are still in cache. Anchors and neighbours suit the kernel passed to `build`; anchors are
-    spread by distance in ``metric``, that of the inputs or that of the kernel. Where X is a memory-mapped
-    file, whatever has its length is one too.
+    spread by distance in ``metric``, that of the inputs or that of the kernel. ``block`` is the number of
+    rows of a block where programs compiled for another builder's are to serve again. Where X is a
+    memory-mapped file, whatever has its length is one too.
     """
 
     X: np.ndarray
@@ -58,6 +65,7 @@ class Builder:
     seed: int
     engine: Engine = field(default_factory=LocalEngine)
     metric: str = "inputs"
+    block: int | None = None
     conditioning: np.ndarray = field(init=False)
     order: np.ndarray = field(init=False)
     Z: np.ndarray = field(init=False)
@@ -95,7 +103,8 @@ class Builder:
             rows, neighbors = take(self.X, self.order), relabelled(self.neighbors, near)
         else:
             rows, neighbors = self.X, self.neighbors
-        return Family(name, self._placed(rows, neighbors), self.Z, self.backend, self.engine)
+        jitter = JITTERS[0] if RULES[name].residual else least_jitter(len(self.X))
+        return Family(name, self._placed(rows, neighbors), self.Z, self.backend, self.engine, jitter)
 
     def changed(self, kernel: Kernel) -> float:
         """Share of neighbours that a search under ``kernel`` would replace, on a sample of rows."""
@@ -112,20 +121,28 @@ class Builder:
         return 1.0 - kept / (m * len(sample))
 
     def subset(self, rows: np.ndarray) -> Builder:
-        """The same for some of the rows (b,)."""
-        return replace(self, X=take(self.X, rows))
+        """The same for some of the rows (b,), with no more anchors than an eighth of them: more would know
+        the rows by heart, and a likelihood of them says little.
+        """
+        block = self.block_rows() if self.backend.keeps_shapes else None
+        dials = replace(self.dials, rank=min(self.dials.rank, max(1, len(rows) // ROWS_PER_ANCHOR)))
+        return replace(self, X=take(self.X, rows), dials=dials, block=block)
 
     def block_rows(self) -> int:
         """Rows whose features and cotangents fit the backend's ``block_bytes`` and leave every lane of the
         engine some, or what the user asked for.
         """
-        if self.dials.block_rows is not None:
-            return self.dials.block_rows
+        if self.dials.block_rows is not None or self.block is not None:
+            return int(self.dials.block_rows or self.block or 0)
         width = self.dials.rank + self.X.shape[1]
         if self.backend.pads:
             width *= 1 + self.dials.neighbors * (self.dials.name in WITH_NEIGHBORS)
         share = -(-len(self.X) // self.engine.lanes)
-        return int(max(256, min(share, self.backend.block_bytes // (32 * width))))
+        most = max(256, min(share, self.backend.block_rows, self.backend.block_bytes // (32 * width)))
+        if not self.backend.keeps_shapes:
+            return int(most)
+        # Of equal blocks the last is not mostly padding; an accelerator multiplies multiples of 128 faster.
+        return -(-share // (-(-share // most) * ALIGNED)) * ALIGNED
 
     def _points(self, kernel: Kernel) -> np.ndarray:
         """The rows in the order of conditioning, in the space where near is correlated: (n, I + 1)."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from widegp.approximations.evaluation import LOG_2PI, Evaluation, failure
 from widegp.compute.backend import Backend
 from widegp.kernels.base import Kernel
+
+Array = Any
 
 
 @dataclass
@@ -30,29 +33,22 @@ class Dense:
         self, kernel: Kernel, noise: float, y: np.ndarray, dy: np.ndarray | None = None
     ) -> Evaluation:
         """Gradient by eq. (grad_mll_standard): dF/dK = (K~^-1 - alpha alpha')/2, alpha = K~^-1 y."""
-        xp, y = self.backend.xp, self._target(y)
+        y = self._target(y)
         L = self._factor(kernel, noise)
         if L is None:
             return failure("the kernel matrix has no Cholesky factor at these parameters")
-        inverse_half = self.backend.solve_lower(L, xp.eye(len(y)))
-        alpha = inverse_half.T @ (inverse_half @ y)
-        inverse = self.backend.inner(inverse_half, inverse_half)
-        value = y @ alpha / 2 + xp.sum(xp.log(xp.diagonal(L))) + len(y) * LOG_2PI / 2
+        from_factor = self.backend.compiled(_from_factor, self.backend)
+        value, alpha, kernel_bar, noise_bar = from_factor(kernel, self.X, L, y)
         if not np.isfinite(float(value)):
             return failure("the likelihood is not finite at these parameters")
-        K_bar = (inverse - alpha[:, None] * alpha[None, :]) / 2
-        gradient = self.backend.kernel_gradient(
-            kernel, self.backend.cross_pullback(kernel, self.X, self.X, K_bar)
-        )
-        gradient["sigma_eps2"] = np.asarray(float(xp.trace(K_bar)))
+        gradient = self.backend.kernel_gradient(kernel, kernel_bar)
+        gradient["sigma_eps2"] = np.asarray(float(noise_bar))
         gradient["psi"] = np.zeros(0) if dy is None else np.asarray(alpha) @ self._target(dy)
         return Evaluation(float(value), gradient)
 
     def _factor(self, kernel: Kernel, noise: float) -> np.ndarray | None:
-        xp = self.backend.xp
-        K = self.backend.cross(kernel, self.X, self.X)
-        L = self.backend.cholesky(K + noise * xp.eye(len(self.X)))
-        return L if bool(xp.all(xp.isfinite(xp.diagonal(L)))) else None
+        L = self.backend.compiled(_factor, self.backend)(kernel, self.X, noise)
+        return L if np.isfinite(float(L[-1, -1])) else None
 
     def posterior(self, kernel: Kernel, noise: float, y: np.ndarray) -> DensePosterior:
         L = self._factor(kernel, noise)
@@ -61,6 +57,22 @@ class Dense:
         half = self.backend.solve_lower(L, self.backend.xp.asarray(self._target(y)))
         alpha = self.backend.solve_lower(L, half, transposed=True)
         return DensePosterior(kernel, noise, self.X, np.asarray(alpha), np.asarray(L))
+
+
+def _factor(backend: Backend, kernel: Kernel, X: Array, noise: Array) -> Array:
+    return backend.cholesky(backend.cross(kernel, X, X) + noise * backend.xp.eye(len(X)))
+
+
+def _from_factor(
+    backend: Backend, kernel: Kernel, X: Array, L: Array, y: Array
+) -> tuple[Array, Array, Any, Array]:
+    """F, alpha (n,), dF/dkernel, dF/dnoise."""
+    xp = backend.xp
+    inverse_half = backend.solve_lower(L, xp.eye(len(y)))
+    alpha = inverse_half.T @ (inverse_half @ y)
+    value = y @ alpha / 2 + xp.sum(xp.log(xp.diagonal(L))) + len(y) * LOG_2PI / 2
+    K_bar = (backend.inner(inverse_half, inverse_half) - alpha[:, None] * alpha[None, :]) / 2
+    return value, alpha, backend.cross_pullback(kernel, X, X, K_bar), xp.trace(K_bar)
 
 
 @dataclass(frozen=True)

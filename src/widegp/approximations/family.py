@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -26,13 +27,16 @@ from widegp.engines.base import Engine, Rows
 from widegp.engines.blocks import add_trees
 from widegp.kernels.base import Kernel
 
+Array = Any
+
 
 @dataclass
 class Family:
     """The likelihood of rows given anchors Z (r, I) and, for residual rules, their earlier neighbours.
 
-    ``jitter`` only ever grows during a fit: the objective stays one function between two raises.
-    ``share`` is 1, or n / |batch| where the sums run over a batch of rows and stand for all of them.
+    ``jitter`` grows as the first value needs it. Then the likelihood is ``settled``: it stays one function,
+    and parameters that would need more of it have no value. ``share`` is 1, or n / |batch| where the sums run
+    over a batch of rows and stand for all of them.
     """
 
     name: str
@@ -42,6 +46,7 @@ class Family:
     engine: Engine
     jitter: float = JITTERS[0]
     share: float = 1.0
+    settled: bool = False
 
     @property
     def rule(self) -> Rule:
@@ -52,11 +57,23 @@ class Family:
         return self.rows.n_rows
 
     def model(self, kernel: Kernel, noise: float) -> Model | None:
-        white = whiten(self.backend, kernel, self.Z, jitter=self.jitter)
+        most = self.jitter if self.settled else JITTERS[-1]
+        white = whiten(self.backend, kernel, self.Z, jitter=self.jitter, most=most)
         if white is None:
             return None
         self.jitter = max(self.jitter, white.jitter)
         return Model(kernel, noise, self.Z, white)
+
+    def _tamer(self, model: Model) -> Model | None:
+        """The model with the next larger jitter, where its sums do not depend on it and there is one.
+
+        Only before the first value: later ones would not compare with those before them.
+        """
+        larger = [jitter for jitter in JITTERS if jitter > self.jitter]
+        if self.rule.residual or self.settled or not larger:
+            return None
+        self.jitter = larger[0]
+        return self.model(model.kernel, model.noise)
 
     def sums(self, model: Model, rows: Rows) -> Sums:
         return self.engine.map_sum(partial(block_sums, self.backend, self.rule, model), rows)
@@ -72,22 +89,28 @@ class Family:
         raw = _scaled(self.sums(model, rows), self.share)
         if int(raw.failed):
             return failure(f"{int(raw.failed)} rows have no positive variance given their neighbours")
-        weighted = weigh(self.rule, model, raw)
-        value, bar = negative_log_likelihood(self.backend, self.rule, weighted)
-        if not np.isfinite(value):
-            return failure("the likelihood is not finite at these parameters")
-        raw_bar, W_bar, noise_bar = weigh_pullback(self.rule, model, raw, weighted, bar)
+        from_sums = self.backend.compiled(_from_sums, self.backend, self.rule)
+        value, raw_bar, inner, noise_bar = from_sums(model, raw)
+        while not np.isfinite(float(value)):
+            # Raw sums lose digits when weighed by a large W; they do not depend on it, so try a smaller one.
+            model = self._tamer(model)
+            if model is None:
+                return failure("the likelihood is not finite at these parameters")
+            value, raw_bar, inner, noise_bar = from_sums(model, raw)
+        self.settled = True
         passed: BlockGradient = self.engine.map_sum(
             partial(block_pullback, self.backend, self.rule, model, _scaled(raw_bar, self.share)), rows
         )
         kernel_bar = passed.kernel
         if len(self.Z):
-            through_anchors, _ = whiten_pullback(self.backend, kernel, self.Z, model.white, W_bar + passed.W)
+            through_anchors = self.backend.compiled(_through_anchors, self.backend, self.rule)(
+                model, inner, passed.W
+            )
             kernel_bar = add_trees(kernel_bar, through_anchors)
         gradient = self.backend.kernel_gradient(kernel, kernel_bar)
         gradient["sigma_eps2"] = np.asarray(float(noise_bar + passed.noise))
         gradient["psi"] = np.asarray(passed.psi)
-        return Evaluation(value, gradient, self.jitter)
+        return Evaluation(float(value), gradient, self.jitter)
 
     def posterior(self, kernel: Kernel, noise: float, y: np.ndarray) -> FamilyPosterior:
         """The feature weights given all rows; with neighbours, the rows themselves are kept too."""
@@ -95,7 +118,7 @@ class Family:
         model = self.model(kernel, noise)
         if model is None:
             raise ArithmeticError("The anchors' kernel matrix has no Cholesky factor; use fewer anchors.")
-        weights = feature_weights(self.backend, weigh(self.rule, model, self.sums(model, rows)))
+        weights = feature_weights(self.backend, weigh(self.backend, self.rule, model, self.sums(model, rows)))
         if not np.all(np.isfinite(np.asarray(weights.beta))):
             raise ArithmeticError(
                 "The weights of the features are not finite at the estimates; use fewer anchors, or"
@@ -118,6 +141,22 @@ class Family:
         A and b are estimated without bias, and the objective, which is not linear in them, nearly so.
         """
         return replace(self, rows=self.rows.restricted(rows), share=self.n_rows / len(rows))
+
+
+def _from_sums(
+    backend: Backend, rule: Rule, model: Model, raw: Sums
+) -> tuple[Array, Sums, Array, Array]:
+    """F, dF/d(raw sums), W_bar'W, dF/dnoise."""
+    weighted = weigh(backend, rule, model, raw)
+    value, bar = negative_log_likelihood(backend, rule, weighted)
+    return value, *weigh_pullback(rule, model, raw, weighted, bar)
+
+
+def _through_anchors(backend: Backend, rule: Rule, model: Model, inner: Array, by_blocks: Array) -> Array:
+    """dF/dkernel through K_ZZ; rows that keep their residual send dF/dW from their blocks."""
+    if rule.residual:
+        inner = inner + by_blocks.T @ model.white.W
+    return whiten_pullback(backend, model.kernel, model.Z, model.white, inner)[0]
 
 
 def _scaled(sums: Sums, share: float) -> Sums:

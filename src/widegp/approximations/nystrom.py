@@ -83,7 +83,7 @@ class Nystrom:
         bar = Sums(W @ G_bar @ W.T, W @ c_bar, 0.0, 0.0, 0.0, 0.0, 0)
         passed = self.engine.map_sum(partial(block_pullback, self.backend, RAW, model, bar), rows)
         through_anchors, noise_bar = whiten_pullback(
-            self.backend, model.kernel, self.Z, model.white, W_bar, L_bar
+            self.backend, model.kernel, self.Z, model.white, W_bar.T @ W, L_bar
         )
         gradient = self.backend.kernel_gradient(model.kernel, add_trees(passed.kernel, through_anchors))
         gradient["sigma_eps2"] = np.asarray(float(noise_bar))

@@ -25,7 +25,7 @@ def feature_weights(backend: Backend, sums: Sums) -> Weights:
     return Weights(backend.solve_lower(L_B, half, transposed=True), L_B)
 
 
-def negative_log_likelihood(backend: Backend, rule: Rule, sums: Sums) -> tuple[float, Sums]:
+def negative_log_likelihood(backend: Backend, rule: Rule, sums: Sums) -> tuple[Array, Sums]:
     """-log N(y~; 0, Phi~ Phi~' + D) and its derivatives by the sums.
 
     F = (l + logdet B + q - b'B^-1 b + n log 2 pi) / 2, eq. (gp_mll) by Woodbury, plus
@@ -36,9 +36,9 @@ def negative_log_likelihood(backend: Backend, rule: Rule, sums: Sums) -> tuple[f
     eye = xp.eye(L_B.shape[0])
     inverse_half = backend.solve_lower(L_B, eye)
     value = 2 * xp.sum(xp.log(xp.diagonal(L_B))) + sums.log_d + sums.q - sums.b @ beta + sums.count * LOG_2PI
-    A_bar = (inverse_half.T @ inverse_half + beta[:, None] * beta[None, :]) / 2
+    A_bar = (backend.inner(inverse_half, inverse_half) + beta[:, None] * beta[None, :]) / 2
     if rule.trace:
         value = value + sums.trace - xp.trace(sums.A)
         A_bar = A_bar - eye / 2
     trace_bar = 0.5 if rule.trace else 0.0
-    return float(value) / 2, Sums(A_bar, -beta, 0.5, 0.5, trace_bar, 0.0, 0)
+    return value / 2, Sums(A_bar, -beta, 0.5, 0.5, trace_bar, 0.0, 0)

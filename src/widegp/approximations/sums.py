@@ -9,7 +9,6 @@ weighted by W and the noise afterwards, which spares a product per row.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 from widegp.approximations.whitening import Whitener
@@ -105,7 +104,6 @@ def _block_sums(backend: Backend, rule: Rule, model: Model, block: Block) -> Sum
 
 
 def _block_pullback(backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block) -> BlockGradient:
-    xp = backend.xp
     K = backend.cross(model.kernel, block.X, model.Z)
     if rule.residual:
         cotangents = RowCotangents(bar.A, bar.b, bar.q, bar.log_d)
@@ -123,29 +121,32 @@ def _block_pullback(backend: Backend, rule: Rule, model: Model, bar: Sums, block
     if rule.trace:
         by_diagonal = bar.trace * block.weight
         kernel_bar = add_trees(kernel_bar, backend.diagonal_pullback(model.kernel, block.X, by_diagonal))
-    return BlockGradient(kernel_bar, 0.0, xp.zeros_like(model.white.W), by_y @ block.dy)
+    return BlockGradient(kernel_bar, 0.0, 0.0, by_y @ block.dy)
 
 
-def weigh(rule: Rule, model: Model, raw: Sums) -> Sums:
+def weigh(backend: Backend, rule: Rule, model: Model, raw: Sums) -> Sums:
     """A = W'SW/noise, b = W's/noise, ... for raw sums; the identity where rows were weighted already."""
     if rule.residual:
         return raw
     W, noise = model.white.W, model.noise
     return Sums(
         W.T @ raw.A @ W / noise, raw.b @ W / noise, raw.q / noise,
-        raw.count * math.log(noise), raw.trace / noise, raw.count, 0,
+        raw.count * backend.xp.log(noise), raw.trace / noise, raw.count, 0,
     )  # fmt: skip
 
 
 def weigh_pullback(
     rule: Rule, model: Model, raw: Sums, weighted: Sums, bar: Sums
 ) -> tuple[Sums, Array, Array]:
-    """dF/d(raw sums, W, noise) given dF/d(weighted sums)."""
+    """dF/d(raw sums), W_bar'W and dF/dnoise given dF/d(weighted sums).
+
+    W_bar = (2 S W A_bar + s b_bar')/noise, so W_bar'W = 2 A_bar A + b_bar b' needs neither S nor s.
+    """
     W, noise = model.white.W, model.noise
     if rule.residual:
         return bar, W * 0.0, 0.0
     Wb = W @ bar.b
     raw_bar = bar._replace(A=W @ bar.A @ W.T / noise, b=Wb / noise, q=bar.q / noise, trace=bar.trace / noise)
-    W_bar = (2 * raw.A @ W @ bar.A + raw.b[:, None] * bar.b[None, :]) / noise
+    inner = 2 * bar.A @ weighted.A + bar.b[:, None] * weighted.b[None, :]
     scaled = (bar.A * weighted.A).sum() + bar.b @ weighted.b + bar.q * weighted.q + bar.trace * weighted.trace
-    return raw_bar, W_bar, (bar.log_d * raw.count - scaled) / noise
+    return raw_bar, inner, (bar.log_d * raw.count - scaled) / noise

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from widegp.compute.backend import Backend
 from widegp.kernels.base import Kernel
 
@@ -11,6 +13,17 @@ Array = Any
 
 # Relative to the mean of the diagonal; raised tenfold until the factor exists, and recorded.
 JITTERS = tuple(10.0**p for p in range(-10, -3))
+# Digits that sums of raw k(Z, x) keep when they are weighed by W afterwards: 1 / (ROUNDING n eps) of jitter.
+ROUNDING = 100
+
+
+def least_jitter(n_rows: int) -> float:
+    """The jitter from which W'SW is right to about 1% of the identity beside it, S = sum k(Z, x) k(Z, x)'.
+
+    |W|^2 is 1 / jitter at most and S carries an error of n eps, both in units of the mean of K(x, x).
+    """
+    wanted = ROUNDING * n_rows * float(np.finfo(float).eps)
+    return next((jitter for jitter in JITTERS if jitter >= wanted), JITTERS[-1])
 
 
 class Whitener(NamedTuple):
@@ -22,35 +35,38 @@ class Whitener(NamedTuple):
 
 
 def whiten(
-    backend: Backend, kernel: Kernel, Z: Array, noise: Array = 0.0, jitter: float = JITTERS[0]
-) -> Whitener | None:
-    """Factor K_ZZ + (noise + jitter mean diag) I; None if even the largest jitter fails."""
-    xp = backend.xp
-    rank = Z.shape[0]
-    K = backend.cross(kernel, Z, Z)
-    eye = xp.eye(rank)
-    if rank == 0:
+    backend: Backend, kernel: Kernel, Z: Array, noise: Array = 0.0, jitter: float = JITTERS[0],
+    most: float = JITTERS[-1],
+) -> Whitener | None:  # fmt: skip
+    """Factor K_ZZ + (noise + jitter mean diag) I; None if even a jitter of ``most`` fails."""
+    if Z.shape[0] == 0:
+        eye = backend.xp.eye(0)
         return Whitener(eye, eye, 0.0)
-    mean = xp.mean(xp.diagonal(K))
-    for relative in (j for j in JITTERS if j >= jitter):
-        L = backend.cholesky(K + (noise + relative * mean) * eye)
-        if bool(xp.all(xp.isfinite(xp.diagonal(L)))):
-            return Whitener(L, backend.solve_lower(L, eye, transposed=True), relative)
+    factor = backend.compiled(_factor, backend)
+    for relative in (j for j in JITTERS if jitter <= j <= most):
+        L, W = factor(kernel, Z, noise, relative)
+        if bool(backend.xp.isfinite(L[-1, -1])):
+            return Whitener(L, W, relative)
     return None
 
 
+def _factor(backend: Backend, kernel: Kernel, Z: Array, noise: Array, relative: float) -> tuple[Array, Array]:
+    xp = backend.xp
+    K, eye = backend.cross(kernel, Z, Z), xp.eye(Z.shape[0])
+    L = backend.cholesky(K + (noise + relative * xp.mean(xp.diagonal(K))) * eye)
+    return L, backend.solve_lower(L, eye, transposed=True)
+
+
 def whiten_pullback(
-    backend: Backend, kernel: Kernel, Z: Array, white: Whitener, W_bar: Array, L_bar: Array | None = None
+    backend: Backend, kernel: Kernel, Z: Array, white: Whitener, inner: Array, L_bar: Array | None = None
 ) -> tuple[Any, Array]:
-    """dF/d(kernel, noise) given dF/dW and dF/dL.
+    """dF/d(kernel, noise) given inner = W_bar'W, W_bar = dF/dW, and L_bar = dF/dL.
 
     dW = -W dL' W and dL = L tril(L^-1 dK L^-T), half the diagonal, give
     P = tril(L' L_bar - W_bar' W), half the diagonal,  K_bar = sym(W P W').
     """
     xp = backend.xp
-    inner = -W_bar.T @ white.W
-    if L_bar is not None:
-        inner = inner + white.L.T @ L_bar
+    inner = -inner if L_bar is None else white.L.T @ L_bar - inner
     P = xp.tril(inner) - xp.eye(inner.shape[0]) * xp.diagonal(inner) / 2
     S = white.W @ P @ white.W.T
     K_bar = (S + S.T) / 2

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from widegp.cli.bench import bench
 from widegp.cli.compare import compare
+from widegp.cli.cost import cost
 from widegp.cli.errors import GuardedCommands
 from widegp.cli.explain import explain
 from widegp.cli.fit import fit
@@ -21,7 +23,7 @@ from widegp.cli.report import report
 from widegp.cli.simulate import simulate
 
 COMMANDS: tuple[Callable[..., Any], ...] = (
-    fit, predict, report, explain, compare, identify, simulate, paper,
+    fit, predict, report, explain, compare, identify, simulate, paper, bench, cost,
 )  # fmt: skip
 
 app = typer.Typer(

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from widegp.progress import Outlook
+
 REFRESH_PER_SECOND = 4
 
 
@@ -27,6 +29,8 @@ class FitDisplay:
         self.began = time.perf_counter()
         self.stage, self.iteration, self.objective = "starting", 0, math.nan
         self.values: dict[str, Any] = {}
+        self.outlook: Outlook | None = None
+        self.told = self.began
         self._shown = ExitStack()
 
     def __enter__(self) -> Self:
@@ -45,10 +49,14 @@ class FitDisplay:
     ) -> None:
         self._shown.close()
 
-    def update(self, stage: str, iteration: int, objective: float, values: dict[str, Any]) -> None:
+    def update(
+        self, stage: str, iteration: int, objective: float, values: dict[str, Any],
+        outlook: Outlook | None = None,
+    ) -> None:  # fmt: skip
         self.stage, self.iteration = stage, iteration
         self.objective = objective
         self.values = values or self.values
+        self.outlook, self.told = outlook, time.perf_counter()
 
     def view(self) -> Table:
         """Two columns, a row for each thing known so far."""
@@ -62,8 +70,7 @@ class FitDisplay:
         return grid
 
     def facts(self) -> dict[str, str]:
-        elapsed = time.perf_counter() - self.began
-        facts = {"stage": self.stage}
+        facts = {"stage": self._stage()}
         if self.iteration:
             facts["iteration"] = str(self.iteration)
         if math.isfinite(self.objective):
@@ -72,10 +79,24 @@ class FitDisplay:
             facts["parameters"] = "  ".join(
                 f"{k} {_mean(v):.3g}" for k, v in self.values.items() if k != "psi"
             )
-        facts["time"] = clock(elapsed)
-        if self.budget is not None:
-            facts["time"] += f", at most {clock(max(0.0, self.budget - elapsed))} left to optimise"
+        facts["time"] = self._time(time.perf_counter())
         return facts
+
+    def _stage(self) -> str:
+        if self.outlook is None or not self.outlook.rows:
+            return self.stage
+        return f"{self.stage}, {self.outlook.rows:,} rows"
+
+    def _time(self, now: float) -> str:
+        """Time so far; what the fit still takes by its own estimate; what is left of a budget."""
+        text = clock(now - self.began)
+        left = None if self.outlook is None else self.outlook.seconds_left
+        if left is not None:
+            # Between two iterations time passes too.
+            text += f", about {clock(max(0.0, left - (now - self.told)))} left (estimate)"
+        if self.budget is not None:
+            text += f", at most {clock(max(0.0, self.budget - (now - self.began)))} left to optimise"
+        return text
 
 
 def clock(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -81,11 +82,22 @@ class Backend(Protocol):
         """Bytes of work that one block of rows may take."""
 
     @property
+    def block_rows(self) -> int:
+        """Rows that a block need not exceed."""
+
+    @property
     def pads(self) -> bool:
         """Whether blocks must all have one shape, the last padded with rows of weight 0."""
 
     def scope(self) -> AbstractContextManager:
         """What the computations must run inside: float64 for JAX, nothing for NumPy."""
+
+    @property
+    def keeps_shapes(self) -> bool:
+        """Whether another shape of block costs seconds of compiling, and padding next to nothing."""
+
+    def compiled(self, fn: Callable[..., Any], *fixed: Any) -> Callable[..., Any]:
+        """``fn`` with its first arguments fixed, as one program where the backend makes programs."""
 
     def cholesky(self, matrix: Array) -> Array:
         """Lower factor; NaN where the matrix is not positive definite."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -31,11 +32,16 @@ class NativeBackend:
     name = "native"
     xp = np
     pads = False
+    keeps_shapes = False
+    block_rows = sys.maxsize
     block_bytes = BLOCK_BYTES
 
     def scope(self) -> AbstractContextManager:
         """BLAS on one thread: the loops around it are parallel, and idle BLAS threads spin on the cores."""
         return _blas().limit(limits=1, user_api="blas")
+
+    def compiled(self, fn: Callable[..., Any], *fixed: Any) -> Callable[..., Any]:
+        return partial(fn, *fixed)
 
     def cholesky(self, matrix: np.ndarray) -> np.ndarray:
         with _blas_for(len(matrix)):

@@ -14,6 +14,7 @@ import math
 
 import numpy as np
 
+from widegp.kernels.arc import ARCSIN_SERIES
 from widegp.neighbors.jit import get_num_threads, njit, prange
 
 # Arithmetic may be contracted and summed in any order; none of these functions sees a NaN.
@@ -23,10 +24,7 @@ TWO_PI = 2 * math.pi
 CHUNK = 64  # rows per product: a few hundred kilobytes, which stay in cache
 ONE = 1.0 - 16 * 2.0**-52
 
-# (arcsin x - x) / x^3 as a polynomial of x^2 on [0, 1/4], error 2.3e-16: mpmath.chebyfit, 12 terms.
-P0, P1, P2, P3 = 0.1666666666666665, 0.07500000000020764, 0.044642857103423646, 0.03038194736709848
-P4, P5, P6, P7 = 0.02237204763174451, 0.017355259955786323, 0.013929652902326633, 0.011875494382636922
-P8, P9, P10, P11 = 0.0078029494773533175, 0.01603551434914882, -0.010749050339697808, 0.028169218060881414
+P0, P1, P2, P3, P4, P5, P6, P7, P8, P9, P10, P11 = ARCSIN_SERIES
 
 
 @njit(inline="always", fastmath=FAST, error_model="numpy")

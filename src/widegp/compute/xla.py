@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -19,9 +19,11 @@ from widegp.kernels.base import Kernel
 
 Array = Any
 
-# Columns from which a Gram matrix is made by panels, and how many of them.
-SYMMETRIC_RANK = 1024
-PANELS = 4
+# An accelerator is busy with so many rows; more in a block would only take more memory.
+BLOCK_ROWS = 2**15
+# Trying out every way to multiply takes XLA seconds per program and made no product faster that was tried;
+# of the ways, Triton's takes twice as long in float64, which it does not give to the tensor cores.
+QUICK = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}
 
 
 @dataclass(frozen=True)
@@ -31,14 +33,19 @@ class XlaBackend:
     name = "xla"
     xp = jnp
     pads = True
+    block_rows = BLOCK_ROWS
 
     @property
     def block_bytes(self) -> int:
-        """A thirty-second of an accelerator's memory: few, large blocks keep it busy."""
-        if jax.default_backend() == "cpu":
+        """A sixteenth of an accelerator's memory: few, large blocks keep it busy."""
+        if not self.keeps_shapes:
             return BLOCK_BYTES
         limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", 0)
-        return max(BLOCK_BYTES, int(limit) // 32)
+        return max(BLOCK_BYTES, int(limit) // 16)
+
+    @property
+    def keeps_shapes(self) -> bool:
+        return jax.default_backend() != "cpu"
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -48,6 +55,9 @@ class XlaBackend:
         """
         with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
             yield
+
+    def compiled(self, fn: Callable[..., Any], *fixed: Any) -> Callable[..., Any]:
+        return _compiled(fn, fixed)
 
     def cholesky(self, matrix: Array) -> Array:
         return jnp.linalg.cholesky(matrix)
@@ -61,8 +71,9 @@ class XlaBackend:
         return jnp.matmul(left, right, precision="highest")
 
     def inner(self, left: Array, right: Array) -> Array:
-        if left is right and left.shape[1] >= SYMMETRIC_RANK:
-            return _gram(left)
+        if left is right and self.keeps_shapes:
+            zero = jnp.zeros((left.shape[1], left.shape[1]), left.dtype)
+            return jax.lax.linalg.symmetric_product(left.T, zero, symmetrize_output=True)
         return jnp.matmul(left.T, right, precision="highest")
 
     def cross(self, kernel: Kernel, X: Array, Z: Array) -> Array:
@@ -92,17 +103,14 @@ class XlaBackend:
         }
 
 
-@jax.jit
-def _gram(features: Array) -> Array:
-    """features' features by panels of columns, the lower triangle only: 10 sixteenths of the work."""
-    rank = features.shape[1]
-    edges = [rank * k // PANELS for k in range(PANELS + 1)]
-    panels = []
-    for low, high in pairwise(edges):
-        part = jnp.matmul(features[:, low:high].T, features[:, :high], precision="highest")
-        panels.append(jnp.pad(part, ((0, 0), (0, rank - high))))
-    lower = jnp.tril(jnp.concatenate(panels))
-    return lower + jnp.tril(lower, -1).T
+def compiler_options() -> dict[str, Any] | None:
+    """For whole programs; a function jitted inside of one has none of its own."""
+    return QUICK if jax.default_backend() in ("gpu", "cuda") else None
+
+
+@lru_cache(maxsize=64)
+def _compiled(fn: Callable[..., Any], fixed: tuple[Any, ...]) -> Callable[..., Any]:
+    return jax.jit(partial(fn, *fixed), compiler_options=compiler_options())
 
 
 @jax.jit
@@ -112,7 +120,29 @@ def _cross(kernel: Kernel, X: Array, Z: Array) -> Array:
 
 @jax.jit
 def _cross_pullback(kernel: Kernel, X: Array, Z: Array, cotangent: Array) -> Kernel:
-    return jax.vjp(lambda k: k(X, Z), _floats(kernel))[1](cotangent)[0]
+    """dF/dtheta_k = sum_ij cotangent_ij dK_ij/dtheta_k.
+
+    For a handful of numbers forward mode is the faster one: all slopes are functions of the same entries, so
+    slopes, products and sums are one pass over them. A vector (ARD) has too many, and goes backwards.
+    """
+    leaves, tree = jax.tree_util.tree_flatten(_floats(kernel))
+    if any(leaf.ndim for leaf in leaves):
+        return jax.vjp(lambda k: k(X, Z), _floats(kernel))[1](cotangent)[0]
+
+    def moved(k: int, leaf: Array) -> Array:
+        return jax.tree_util.tree_unflatten(tree, [*leaves[:k], leaf, *leaves[k + 1 :]])(X, Z)
+
+    slopes = [
+        jax.jvp(partial(moved, k), (leaf,), (jnp.ones_like(leaf),))[1] for k, leaf in enumerate(leaves)
+    ]
+    return jax.tree_util.tree_unflatten(tree, _sums([cotangent * slope for slope in slopes]))
+
+
+def _sums(terms: list[Array]) -> list[Array]:
+    """The sum of every term, in one reduction: apart, each would read all that they share again."""
+    zeros = tuple(jnp.zeros((), term.dtype) for term in terms)
+    add = lambda left, right: tuple(a + b for a, b in zip(left, right, strict=True))  # noqa: E731
+    return list(jax.lax.reduce(tuple(terms), zeros, add, (0, 1)))
 
 
 @jax.jit

@@ -30,7 +30,7 @@ class BlockedRows:
 
     Without neighbours a block is a slice. With them it is a run of rows and the halo of earlier rows that
     they condition on, which stays small where rows near each other are stored near each other. ``pad``
-    makes every block the same shape, so that a compiler sees one.
+    makes every block the same shape, so that a compiler sees one: ``block_rows``, and a halo of a few sizes.
     """
 
     X: np.ndarray
@@ -58,9 +58,14 @@ class BlockedRows:
         return len(self.X)
 
     def restricted(self, rows: np.ndarray) -> BlockedRows:
-        """One block with only these rows, and whatever they condition on."""
-        halo = halo_of(self.neighbors, rows)
-        return replace(self, cuts=(Cut(rows, halo, localise(self.neighbors, rows, halo)),))
+        """Only these rows, and whatever they condition on."""
+        size = self.block_rows if self.pad else max(len(rows), 1)
+        cuts = []
+        for start in range(0, len(rows), size):
+            run = rows[start : start + size]
+            halo = halo_of(self.neighbors, run)
+            cuts.append(Cut(run, halo, localise(self.neighbors, run, halo)))
+        return replace(self, cuts=tuple(cuts))
 
     def with_target(self, y: np.ndarray, dy: np.ndarray | None = None) -> BlockedRows:
         """The same rows with another target."""
@@ -94,12 +99,12 @@ class BlockedRows:
 
     @cached_property
     def _shape(self) -> tuple[int, int]:
-        """Own rows, and rows with halo, of the largest block."""
+        """Own rows of a padded block, and rows with halo."""
         if self.cuts is None:
-            size = min(self.block_rows, len(self.X))
-            return size, size
-        own = max(len(cut.rows) for cut in self.cuts)
-        return own, own + max(len(cut.halo) for cut in self.cuts)
+            return self.block_rows, self.block_rows
+        halo = max(len(cut.halo) for cut in self.cuts)
+        # A power of two: parts of a table then share the programs of the whole.
+        return self.block_rows, self.block_rows + (1 << (halo - 1).bit_length() if halo else 0)
 
     def _gather(self, k: int, values: np.ndarray) -> np.ndarray:
         """values (n, ...) of the block's rows, then of its halo; padded, blank rows follow each of them."""

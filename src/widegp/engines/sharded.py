@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from widegp.compute.backend import Block
+from widegp.compute.xla import compiler_options
 from widegp.engines.blocks import NO_ROWS, BlockedRows, add_trees
 from widegp.engines.travel import Form, split
 
@@ -31,12 +32,19 @@ class ShardedRows:
     rows: BlockedRows
     groups: tuple[Block, ...]
     sharding: NamedSharding
+    latest: list[ShardedRows] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def n_rows(self) -> int:
         return self.rows.n_rows
 
     def with_target(self, y: np.ndarray, dy: np.ndarray | None = None) -> ShardedRows:
+        """The same rows with another target; without a warp it is always the same one, and sent once."""
+        if not self.latest or dy is not None or not np.array_equal(self.latest[0].rows.y, y):
+            self.latest[:] = [self._sent(y, dy)]
+        return self.latest[0]
+
+    def _sent(self, y: np.ndarray, dy: np.ndarray | None) -> ShardedRows:
         rows = self.rows.with_target(y, dy)
         groups = []
         for g, group in enumerate(self.groups):
@@ -44,7 +52,7 @@ class ShardedRows:
             targets = [rows.target(k) for k in range(first, min(first + group.y.shape[0], len(rows)))]
             put = [_stacked(parts, self.sharding) for parts in zip(*targets, strict=True)]
             groups.append(group._replace(y=put[0], dy=put[1]))
-        return replace(self, rows=rows, groups=tuple(groups))
+        return replace(self, rows=rows, groups=tuple(groups), latest=[])
 
     def restricted(self, rows: np.ndarray) -> BlockedRows:
         return self.rows.restricted(rows)
@@ -118,7 +126,7 @@ def _program(mesh: Mesh, form: Form, summed: bool) -> Callable[..., Any]:
         part = form.bind(numbers)(Block(*(leaf[0] for leaf in group)))
         part = jax.tree_util.tree_map(jnp.asarray, part)
         if summed:
-            return jax.lax.psum(part, AXIS)
+            return jax.lax.psum(part, AXIS) if mesh.size > 1 else part
         return jax.tree_util.tree_map(lambda leaf: leaf[None], part)
 
     out = PartitionSpec() if summed else PartitionSpec(AXIS)
@@ -127,7 +135,8 @@ def _program(mesh: Mesh, form: Form, summed: bool) -> Callable[..., Any]:
             on_one_device, mesh=mesh, in_specs=(PartitionSpec(), PartitionSpec(AXIS)), out_specs=out,
             # Constants among the results are the same everywhere without being marked so.
             check_vma=False,
-        )
+        ),
+        compiler_options=compiler_options(),
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,15 +15,25 @@ import scipy.optimize
 from widegp.approximations.build import Builder, Dials
 from widegp.approximations.dense import Dense
 from widegp.compute.backend import Backend
-from widegp.inference.fit import START_ROWS
+from widegp.cost import (
+    START_ROWS,
+    Calibration,
+    Size,
+    anchor_work,
+    dense_work,
+    fit_plan,
+    fit_seconds,
+    neighbor_work,
+)
 from widegp.inference.objective import Problem
 from widegp.inference.optimizers import lbfgs
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.kernels.base import Kernel
 from widegp.neighbors import nearest_earlier
 from widegp.neighbors.metric import embed
-from widegp.neighbors.search import EXACT_ROWS as SCANNED_ROWS
 from widegp.warps import candidates, make_warp, profile_start
+
+Clock = Callable[[], float]
 
 EXACT_ROWS = 2000
 # n x n arrays alive at once in an exact evaluation, and the share of the memory that they may take.
@@ -34,32 +44,18 @@ MEMORY_SHARE = 0.25
 LADDER = ((50, 10), (100, 20), (200, 30), (500, 50))
 # Share of the budget that a prediction may fill: it is right to some tens of per cent.
 BUDGET_SHARE = 0.8
-# What a fit takes in evaluations of the whole table, standard errors included, and in searches.
-EVALUATIONS, EVALUATIONS_ARD = 60, 150
-SEARCHES, SEARCHES_ARD = 2, 4
-START_EVALUATIONS = 90
 # Rows, rank and neighbours of the evaluations that `calibrate` times, and the rows of its search.
 TIMED = ((300, 50, 10), (1200, 50, 10), (1200, 200, 30), (600, 500, 30))
 SEARCHED_ROWS = 6000
+REPEAT_SECONDS = 0.2
+# How firmly the proportions of the rates are held to the typical ones.
+HOLD = 0.03
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """Seconds per unit of work on this machine, with n rows, I inputs, rank r and m neighbours.
-
-    evaluation = fixed + anchors (n r (r + I) + r^3) + neighbors n (m + 1)^2 (m + I + r)
-    exact evaluation = dense n^3,   search = search n min(n, 50,000)
-    """
-
-    fixed: float
-    anchors: float
-    neighbors: float
-    dense: float
-    search: float
-
-
-def calibrate(X: np.ndarray, kernel: Kernel, backend: Backend, seed: int) -> Calibration:
-    """Time single evaluations on few random rows of X (n, I): about a second on a CPU."""
+def calibrate(
+    X: np.ndarray, kernel: Kernel, backend: Backend, seed: int, clock: Clock = time.perf_counter
+) -> Calibration:
+    """Time single evaluations on few random rows of X (n, I): some seconds on a CPU."""
     rng = np.random.default_rng(seed)
     X = X[rng.permutation(len(X))[:SEARCHED_ROWS]]
     y, noise = rng.standard_normal(len(X)), 0.1 * float(np.mean(np.asarray(kernel.diag(X))))
@@ -70,47 +66,50 @@ def calibrate(X: np.ndarray, kernel: Kernel, backend: Backend, seed: int) -> Cal
             rows = min(rows, len(X))
             dials = Dials("full-scale", rank, neighbors, "random", "random", None)
             likelihood = Builder(X[:rows], dials, backend, seed).build(kernel)
-            work.append(_work(rows, X.shape[1], min(rank, rows), min(neighbors, rows - 1)))
-            seconds.append(_seconds(partial(likelihood.evaluate, kernel, noise, y[:rows])))
+            size = Size("full-scale", rows, X.shape[1], rank, neighbors)
+            work.append((1.0, anchor_work(size), neighbor_work(size)))
+            seconds.append(_seconds(partial(likelihood.evaluate, kernel, noise, y[:rows]), clock))
         small = min(START_ROWS, len(X))
         exact = Dense(X[:small], backend)
-        dense = _seconds(partial(exact.evaluate, kernel, noise, y[:small])) / small**3
+        dense = _seconds(partial(exact.evaluate, kernel, noise, y[:small]), clock)
     points = embed(kernel, X)
-    search = _seconds(partial(nearest_earlier, points, min(30, len(X) - 1))) / len(X) ** 2
-    return Calibration(*_rates(np.array(work), np.array(seconds)), dense, search)
+    search = _seconds(partial(nearest_earlier, points, min(30, len(X) - 1)), clock) / len(X) ** 2
+    rates = _rates(np.array(work), np.array(seconds))
+    return Calibration(*rates, dense / dense_work(small, X.shape[1]), search)
 
 
-def _seconds(call: Callable[[], Any]) -> float:
-    # The first call may compile.
+def _seconds(call: Callable[[], Any], clock: Clock) -> float:
+    """The least of up to ten calls within REPEAT_SECONDS: the first may compile, any may be disturbed."""
     call()
-    began = time.perf_counter()
-    call()
-    return time.perf_counter() - began
-
-
-def _work(n: int, n_inputs: int, r: int, m: int) -> tuple[float, float, float]:
-    return 1.0, float(n * r * (r + n_inputs) + r**3), float(n * (m + 1) ** 2 * (m + n_inputs + r))
+    seconds: list[float] = []
+    while len(seconds) < 2 or (len(seconds) < 10 and sum(seconds) < REPEAT_SECONDS):
+        began = clock()
+        call()
+        seconds.append(clock() - began)
+    # A clock may read zero for a trifle.
+    return max(min(seconds), 1e-9)
 
 
 def _rates(work: np.ndarray, seconds: np.ndarray) -> tuple[float, float, float]:
-    """argmin sum (work rate / seconds - 1)^2 over rates >= 0: noise must not make any work a gain."""
-    relative = work / seconds[:, None]
-    size = relative.max(0)
-    fixed, anchors, neighbors = scipy.optimize.nnls(relative / size, np.ones(len(seconds)))[0] / size
+    """argmin sum (work rate / seconds - 1)^2 + 0.03 sum (x - 1)^2 over rates = speed x typical rates, x >= 0.
+
+    work (k, 3): noise must not make any work a gain, nor let one kind of work pay for another.
+    """
+    typical = Calibration()
+    terms = work * (typical.fixed, typical.anchors, typical.neighbors)
+    speed = float(np.exp(np.mean(np.log(seconds / terms.sum(1)))))
+    held = np.sqrt(HOLD) * np.eye(3)
+    x, _ = scipy.optimize.nnls(
+        np.vstack([speed * terms / seconds[:, None], held]), np.append(np.ones(len(seconds)), np.diag(held))
+    )
+    fixed, anchors, neighbors = speed * x * (typical.fixed, typical.anchors, typical.neighbors)
     return float(fixed), float(anchors), float(neighbors)
 
 
 def predicted_seconds(dials: Dials, n_rows: int, n_inputs: int, ard: bool, calibration: Calibration) -> float:
-    """start + evaluations x one evaluation + searches x one search, of a full-scale or exact fit."""
-    c = calibration
-    start = START_EVALUATIONS * c.dense * min(n_rows, START_ROWS) ** 3
-    evaluations = EVALUATIONS_ARD if ard else EVALUATIONS
-    if dials.name == "exact":
-        return start + evaluations * c.dense * n_rows**3
-    work = _work(n_rows, n_inputs, min(dials.rank, n_rows), min(dials.neighbors, n_rows - 1))
-    evaluation = float(np.dot(work, (c.fixed, c.anchors, c.neighbors)))
-    searches = (SEARCHES_ARD if ard else SEARCHES) * c.search * n_rows * min(n_rows, SCANNED_ROWS)
-    return start + evaluations * evaluation + searches
+    """Seconds of a fit that finds its start itself and converges within its iterations."""
+    size = Size(dials.name, n_rows, n_inputs, dials.rank, dials.neighbors, ard)
+    return fit_seconds(fit_plan(size, calibration))
 
 
 def choose_dials(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,20 +10,26 @@ import numpy as np
 
 from widegp.approximations.build import NEEDS_ROWS, WITH_NEIGHBORS, Builder
 from widegp.approximations.dense import Dense
+from widegp.cost import (
+    START_ROWS,
+    Calibration,
+    Size,
+    coarse_sizes,
+    evaluation_seconds,
+    fit_plan,
+    search_seconds,
+)
 from widegp.inference.objective import MapObjective, Problem, start_values
-from widegp.inference.optimizers import adam, lbfgs
+from widegp.inference.optimizers import adam, bfgs, curvature_at, lbfgs
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.result import Optimum, Reason
 from widegp.kernels.base import Kernel
+from widegp.progress import Report, Watch
 
-# Rows of the exact likelihood that chooses among the starts.
-START_ROWS = 700
 # Neighbours are found again when more than this share of them would change; at most ROUNDS searches.
 STALE = 0.08
 ROUNDS = 4
 FIRST_ROUND_ITERATIONS = 15
-# Smallest subset of the rows worth a fit of its own before the whole table.
-COARSE_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -44,13 +49,14 @@ class OptimizerSettings:
 
 @dataclass
 class Fitted:
-    """Where the fit ended, and the likelihood it ended with."""
+    """Where the fit ended, the likelihood it ended with, and who is told of what is still done with it."""
 
     values: Values
     objective: MapObjective
     optimum: Optimum
     rounds: int
     seconds: dict[str, float] = field(default_factory=dict)
+    watch: Watch = field(default_factory=Watch)
 
 
 def fit_map(
@@ -58,41 +64,100 @@ def fit_map(
     problem: Problem,
     start: Values,
     settings: OptimizerSettings,
-    report: Callable[[str, int, float, Values], None] | None = None,
+    report: Report | None = None,
 ) -> Fitted:
-    """Minimise eq. (map_loss_body) from ``start``; the targets are in the order of the table."""
+    """Minimise eq. (map_loss_body) from ``start``; the targets are in the order of the table.
+
+    ``report`` is told of each stage as it begins, with iteration 0, and of each iteration. The posterior,
+    which the caller makes next, begins where this ends.
+    """
     clock = time.perf_counter()
+    size, adam_steps = _size(builder, start), settings.name == "adam"
+    explores = settings.explore and not adam_steps
+    watch = Watch(report, fit_plan(size, Calibration(), explores, settings.max_iter, adam_steps))
     deadline = None if settings.seconds is None else clock + settings.seconds
     psi_bounds = tuple(problem.warp.bounds) if "psi" in start else ()
     space = ParameterSpace.of(start, psi_bounds, log=settings.name == "lbfgs")
     seconds: dict[str, float] = {}
-    starts, reserve = [start], 0.0
-    if settings.explore and settings.name == "lbfgs":
-        starts.append(explore(builder, problem, start, space, deadline))
+    starts, curvature = [start], None
+    if explores:
+        watch.begin("start", start)
+        starts.append(explore(builder, problem, start, space, deadline, watch))
         seconds["start"] = time.perf_counter() - clock
-        for rows in coarse_rows(builder):
-            tick = time.perf_counter()
-            part, task = builder.subset(rows), problem.restricted(rows)
-            limit = None if deadline is None else deadline - reserve
-            coarse = _rounds(part, task, starts[-1], space, settings, limit, None)
-            starts.append(coarse.values)
-            reserve = _least_seconds(coarse, len(builder.X) / len(rows))
-            seconds[f"{len(rows)} rows"] = time.perf_counter() - tick
-    fitted = _rounds(builder, problem, starts.pop(), space, settings, deadline, report)
+        coarse, curvature = _coarse(builder, problem, starts[-1], space, settings, deadline, watch, seconds)
+        starts += coarse
+    watch.begin("whole", starts[-1])
+    fitted = _rounds(builder, problem, starts.pop(), space, settings, deadline, watch, curvature)
     while fitted.optimum.reason is Reason.FAILED and starts:
         # What a part of the rows allows may be too ill-conditioned for all of them; earlier starts are tamer.
-        fitted = _rounds(builder, problem, starts.pop(), space, settings, deadline, report)
-    fitted.seconds = {**seconds, **fitted.seconds}
+        fitted = _rounds(builder, problem, starts.pop(), space, settings, deadline, watch)
+    watch.begin("posterior", fitted.values)
+    fitted.seconds, fitted.watch = {**seconds, **fitted.seconds}, watch
     return fitted
 
 
-def _least_seconds(coarse: Fitted, growth: float) -> float:
-    """What a table ``growth`` times as large takes at least: a search and four evaluations.
+def _coarse(
+    builder: Builder, problem: Problem, start: Values, space: ParameterSpace, settings: OptimizerSettings,
+    deadline: float | None, watch: Watch, seconds: dict[str, float],
+) -> tuple[list[Values], np.ndarray | None]:  # fmt: skip
+    """Estimates from ever larger parts of the table, and how the loss of the last one curves, per row.
+
+    One variance serves all inputs here, under ARD too: few rows say little about many variances, and a start
+    far out in one of them costs more than it saves.
+    """
+    found: list[Values] = []
+    values, reserve, curvature = _isotropic(start), 0.0, None
+    small, whole = ParameterSpace.of(values, space.psi_bounds, space.log), _size(builder, start)
+    for rows in coarse_rows(builder):
+        tick = time.perf_counter()
+        part, task = builder.subset(rows), problem.restricted(rows)
+        limit = None if deadline is None else deadline - reserve
+        watch.begin("coarse", values, len(rows))
+        fitted = _rounds(part, task, values, small, settings, limit, watch, curvature)
+        if fitted.optimum.reason is not Reason.FAILED:
+            values, curvature = fitted.values, _curvature(fitted, len(builder.X))
+            found.append(_spread(values, start))
+        reserve = _least_seconds(fitted, _size(part, values), whole)
+        seconds[f"{len(rows)} rows"] = time.perf_counter() - tick
+    return found, curvature if found and small.shapes == space.shapes else None
+
+
+def _curvature(fitted: Fitted, whole: int) -> np.ndarray | None:
+    """The Hessian per row at the optimum of a part of ``whole`` rows: by differences where they cost less
+    than two evaluations of the whole, otherwise as BFGS has it.
+    """
+    optimum, objective = fitted.optimum, fitted.objective
+    n_rows = objective.approximation.n_rows
+    if optimum.gradient is None or (optimum.curvature is not None and n_rows * optimum.z.size > 2 * whole):
+        return optimum.curvature
+    return curvature_at(objective, optimum.z, optimum.gradient, n_rows)
+
+
+def _isotropic(values: Values) -> Values:
+    """The same with one variance for all inputs."""
+    return {k: np.asarray(v.mean()) if k == "sigma_u2" else v for k, v in values.items()}
+
+
+def _spread(values: Values, like: Values) -> Values:
+    """The same with a variance for every input where ``like`` has one."""
+    return {**values, "sigma_u2": np.broadcast_to(values["sigma_u2"], like["sigma_u2"].shape).copy()}
+
+
+def _size(builder: Builder, start: Values) -> Size:
+    dials, (n_rows, n_inputs) = builder.dials, builder.X.shape
+    return Size(dials.name, n_rows, n_inputs, dials.rank, dials.neighbors, start["sigma_u2"].ndim > 0)
+
+
+def _least_seconds(coarse: Fitted, part: Size, whole: Size) -> float:
+    """What the whole table takes at least, at the pace of a part of it: a search and four evaluations.
 
     Two of these choose the anchors, one makes the posterior, and the curvature takes about one.
     """
+    typical = Calibration()
+    by_rows = evaluation_seconds(whole, typical) / evaluation_seconds(part, typical)
+    by_pairs = search_seconds(whole, typical) / search_seconds(part, typical) if whole.m else by_rows
     evaluation = coarse.seconds["optimise"] / max(coarse.optimum.n_evaluations, 1)
-    return growth * (coarse.seconds["search"] + 4 * evaluation)
+    return by_pairs * coarse.seconds["search"] + 4 * by_rows * evaluation
 
 
 def coarse_rows(builder: Builder) -> list[np.ndarray]:
@@ -105,13 +170,14 @@ def coarse_rows(builder: Builder) -> list[np.ndarray]:
     if builder.dials.name in NEEDS_ROWS or builder.dials.name == "exact":
         return []
     order = np.random.default_rng(builder.seed + 1).permutation(n)
-    sizes = [n // 4**k for k in range(1, 20) if n // 4**k >= COARSE_ROWS]
-    return [order[:size] for size in reversed(sizes)]
+    # Where every block is padded to the same shape, less than a quarter of one takes no less time.
+    least = builder.block_rows() // 4 if builder.backend.keeps_shapes else 0
+    return [order[:size] for size in coarse_sizes(n) if size >= least]
 
 
 def _rounds(
     builder: Builder, problem: Problem, values: Values, space: ParameterSpace, settings: OptimizerSettings,
-    deadline: float | None, report: Callable[[str, int, float, Values], None] | None,
+    deadline: float | None, watch: Watch, curvature: np.ndarray | None = None,
 ) -> Fitted:  # fmt: skip
     """Optimise, find neighbours and anchors again where the metric has moved, optimise on."""
     done, rounds, evaluations = 0, 0, 0
@@ -128,7 +194,8 @@ def _rounds(
         if rounds == 1 and _refreshes(builder, values) and settings.name == "lbfgs":
             limit = min(limit, FIRST_ROUND_ITERATIONS)
         tick = time.perf_counter()
-        optimum = _optimise(objective, values, limit, settings, deadline, report)
+        optimum = _optimise(objective, values, limit, settings, deadline, watch, curvature)
+        curvature = optimum.curvature
         seconds["optimise"] += time.perf_counter() - tick
         values = space.unpack(optimum.z)
         done += optimum.n_iter
@@ -170,21 +237,20 @@ def _another_round(
 
 def _optimise(
     objective: MapObjective, values: Values, limit: int, settings: OptimizerSettings,
-    deadline: float | None, report: Callable[..., None] | None,
+    deadline: float | None, watch: Watch, curvature: np.ndarray | None,
 ) -> Optimum:  # fmt: skip
     space = objective.space
     n_rows = objective.approximation.n_rows
-
-    def progress(iteration: int, value: float, z: np.ndarray) -> None:
-        if report:
-            report("fit", iteration, value, space.unpack(z))
-
+    progress = watch.following(space.unpack)
+    z, bounds = space.pack(values), space.bounds()
+    if settings.name == "lbfgs" and curvature is not None:
+        return bfgs(objective, z, bounds, n_rows, limit, curvature, deadline, progress)
     if settings.name == "lbfgs":
-        return lbfgs(objective, space.pack(values), space.bounds(), n_rows, limit, deadline, progress)
+        return lbfgs(objective, z, bounds, n_rows, limit, deadline, progress)
     rates = np.array([settings.noise_rate if n == "sigma_eps2" else settings.rate for n in space.labels()])
     if settings.batch_rows is not None:
         objective = _on_batches(objective, settings.batch_rows, settings.seed)
-    return adam(objective, space.pack(values), space.bounds(), n_rows, limit, rates, deadline, progress)
+    return adam(objective, z, bounds, n_rows, limit, rates, deadline, progress)
 
 
 def _on_batches(objective: MapObjective, size: int, seed: int) -> Any:
@@ -202,8 +268,9 @@ def _on_batches(objective: MapObjective, size: int, seed: int) -> Any:
 
 
 def explore(
-    builder: Builder, problem: Problem, start: Values, space: ParameterSpace, deadline: float | None = None
-) -> Values:
+    builder: Builder, problem: Problem, start: Values, space: ParameterSpace, deadline: float | None,
+    watch: Watch,
+) -> Values:  # fmt: skip
     """The best of several short fits on few rows with the exact likelihood.
 
     From one start a fit can collapse to the mean predictor, with all variance put down to noise. The
@@ -211,24 +278,23 @@ def explore(
     """
     n = len(builder.X)
     rows = np.random.default_rng(builder.seed).permutation(n)[: min(n, START_ROWS)]
-    shared = {k: v for k, v in start.items() if k != "sigma_u2"}
-    scalar = {k: (np.asarray(v.mean()) if k == "sigma_u2" else v) for k, v in start.items()}
+    scalar = _isotropic(start)
     small = ParameterSpace.of(scalar, space.psi_bounds)
     objective = problem.on(Dense(builder.X[rows], builder.backend), rows, small)
-    best: tuple[float, Any] = (np.inf, None)
+    best: Optimum | None = None
     for factor, noise in ((1.0, 1.0), (8.0, 0.25), (0.1, 4.0)):
         trial = {
             **scalar,
             "sigma_u2": scalar["sigma_u2"] * factor,
-            "sigma_eps2": shared["sigma_eps2"] * noise,
+            "sigma_eps2": scalar["sigma_eps2"] * noise,
         }
-        out = lbfgs(objective, small.pack(trial), small.bounds(), len(rows), 25, deadline)
-        if out.value < best[0]:
-            best = (out.value, out.z)
-    if best[1] is None:
+        progress = watch.following(small.unpack)
+        out = lbfgs(objective, small.pack(trial), small.bounds(), len(rows), 25, deadline, progress)
+        if np.isfinite(out.value) and (best is None or out.value < best.value):
+            best = out
+    if best is None:
         return start
-    found = small.unpack(best[1])
-    return {**found, "sigma_u2": np.broadcast_to(found["sigma_u2"], start["sigma_u2"].shape).copy()}
+    return _spread(small.unpack(best.z), start)
 
 
 __all__ = ["Fitted", "OptimizerSettings", "explore", "fit_map", "start_values"]

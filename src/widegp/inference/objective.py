@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -37,9 +38,10 @@ class MapObjective:
         answer = self._evaluate(z) if journal is None else journal.answer(z, self._evaluate)
         value, gradient, jitter, problem = answer
         self.jitter = max(self.jitter, jitter)
-        if hasattr(self.approximation, "jitter"):
+        likelihood: Any = self.approximation
+        if hasattr(likelihood, "jitter"):
             # An answer from the journal must leave the likelihood as the evaluation left it.
-            self.approximation.jitter = max(self.approximation.jitter, jitter)
+            likelihood.jitter, likelihood.settled = max(likelihood.jitter, jitter), True
         return value, gradient, problem
 
     def _evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray, float, str | None]:

@@ -25,7 +25,10 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Optimum:
-    """Where an optimiser stopped: z (p,), the objective and gradient there, its path, and why."""
+    """Where an optimiser stopped: z (p,), the objective and gradient there, its path, and why.
+
+    ``curvature`` (p, p) is the Hessian per row where the optimiser keeps one.
+    """
 
     z: np.ndarray
     value: float
@@ -34,6 +37,7 @@ class Optimum:
     n_evaluations: int
     problem: str | None = None
     gradient: np.ndarray | None = None
+    curvature: np.ndarray | None = None
 
     @property
     def n_iter(self) -> int:

@@ -23,6 +23,13 @@ Array = Any
 TANH_SCALE = math.pi / 2
 SIGMOID_SCALE = math.pi / 8
 
+# (arcsin x - x) / x^3 as a polynomial of x^2 on [0, 1/4], error 2.3e-16: mpmath.chebyfit, 12 terms.
+ARCSIN_SERIES = (
+    0.1666666666666665, 0.07500000000020764, 0.044642857103423646, 0.03038194736709848,
+    0.02237204763174451, 0.017355259955786323, 0.013929652902326633, 0.011875494382636922,
+    0.0078029494773533175, 0.01603551434914882, -0.010749050339697808, 0.028169218060881414,
+)  # fmt: skip
+
 
 class ArcForm(NamedTuple):
     """K = sum_k coefficients[k] g_k(c, d, e) with g = (1, asin_tanh, asin_sigmoid, c, J)."""
@@ -47,7 +54,33 @@ def combine(coefficients: tuple[Array, ...], c: Array, d: Array, e: Array) -> Ar
 
 def arcsine(c: Array, d: Array, e: Array, t: float) -> Array:
     """arcsin(t c / sqrt((1 + t d)(1 + t e))), elementwise."""
-    return jnp.arcsin(c * jnp.sqrt(t / (1 + t * d)) * jnp.sqrt(t / (1 + t * e)))
+    return arcsin(c * jnp.sqrt(t / (1 + t * d)) * jnp.sqrt(t / (1 + t * e)))
+
+
+@jax.custom_jvp
+def arcsin(s: Array) -> Array:
+    """arcsin(s), |s| <= 1, in a tenth of the time that XLA's takes: the polynomial below 1/2, above it the
+    half angle, arcsin s = pi/2 - 2 arcsin sqrt((1 - s)/2).
+    """
+    size = jnp.abs(s)
+    large = size > 0.5
+    z = jnp.where(large, (1 - size) / 2, size * size)
+    part = _arcsin_series(jnp.where(large, jnp.sqrt(z), size), z)
+    return jnp.where(large, math.pi / 2 - 2 * part, part) * jnp.sign(s)
+
+
+@arcsin.defjvp
+def _arcsin_jvp(primals: tuple, tangents: tuple) -> tuple:
+    (s,), (ds,) = primals, tangents
+    return arcsin(s), ds * jax.lax.rsqrt((1 - s) * (1 + s))
+
+
+def _arcsin_series(x: Array, z: Array) -> Array:
+    """arcsin(x) for x in [0, 1/2] and z = x^2."""
+    series = ARCSIN_SERIES[-1]
+    for coefficient in ARCSIN_SERIES[-2::-1]:
+        series = series * z + coefficient
+    return x + x * z * series
 
 
 @jax.custom_jvp
@@ -68,27 +101,34 @@ def _angular_jvp(primals: tuple, tangents: tuple) -> tuple:
     root, angle = _root_and_angle(c, d, e)
     value = (root + c * angle) / (2 * math.pi)
     # d = 0 (a zero row with sigma_a2 = 0) has root = 0: its one-sided derivative is taken as 0.
-    by_d = root / jnp.where(d > 0, 2 * d, 1)
-    by_e = root / jnp.where(e > 0, 2 * e, 1)
-    return value, (angle * dc + by_d * dd + by_e * de) / (2 * math.pi)
+    by_d, by_e = dd * _half_inverse(d), de * _half_inverse(e)
+    return value, (angle * dc + root * (by_d + by_e)) / (2 * math.pi)
+
+
+def _half_inverse(d: Array) -> Array:
+    return jnp.where(d > 0, 0.5 / jnp.where(d > 0, d, 1), 0)
 
 
 def _root_and_angle(c: Array, d: Array, e: Array) -> tuple[Array, Array]:
     """sqrt(d e - c^2) and pi - arccos(rho), both from one rho clipped to [-1, 1].
 
     Using the same clipped rho for both is what keeps J exact to rounding near rho = +-1: each
-    part alone loses half the digits there, and the losses cancel.
+    part alone loses half the digits there, and the losses cancel. Roots and quotients are of rows, not of
+    entries, of which there are many more.
     """
-    scale = jnp.sqrt(d) * jnp.sqrt(e)
-    rho = jnp.clip(c / jnp.where(scale > 0, scale, 1), -1, 1)
+    left, right = jnp.sqrt(d), jnp.sqrt(e)
+    inverses = 1 / jnp.where(d > 0, left, 1), 1 / jnp.where(e > 0, right, 1)
+    rho = jnp.clip(c * inverses[0] * inverses[1], -1, 1)
     # c, d and e are rounded sums: rho = +-1 comes out some eps inside, and the angle sqrt(eps) off.
     gap = 1 - jnp.abs(rho)
     gap = jnp.where(gap < 16 * jnp.finfo(gap.dtype).eps, 0, gap)
-    root = scale * jnp.sqrt(gap * (2 - gap))
+    root = left * right * jnp.sqrt(gap * (2 - gap))
     # arccos near 1 keeps its digits through the half angle, arcsin near -1 likewise.
-    half = 2 * jnp.arcsin(jnp.sqrt(gap / 2))
-    angle = jnp.where(rho > 0, math.pi - half, half)
-    return root, angle
+    close = gap < 0.5
+    z = jnp.where(close, gap / 2, rho * rho)
+    part = _arcsin_series(jnp.where(close, jnp.sqrt(z), jnp.abs(rho)), z)
+    far = math.pi / 2 + jnp.sign(rho) * part
+    return root, jnp.where(close, jnp.where(rho > 0, math.pi - 2 * part, 2 * part), far)
 
 
 def _is_zero(coefficient: Array) -> bool:

@@ -69,7 +69,7 @@ class Kernel(ABC):
         d = self.preactivation_variance(X)
         e = d if Y is None else self.preactivation_variance(Y)
         right = X if Y is None else Y
-        inner = jnp.matmul(X * self.sigma_u2, right.T, precision=jax.lax.Precision.HIGHEST)
+        inner = weighted_products(X, right, self.sigma_u2)
         return self._entry(self.sigma_a2 + inner, d[:, None], e[None, :])
 
     def _diagonal(self, X: Array) -> Array:
@@ -87,6 +87,17 @@ class Kernel(ABC):
     def replace(self, **parameters: Array) -> Self:
         """A copy with some parameters changed."""
         return dataclasses.replace(self, **parameters)
+
+
+def weighted_products(X: Array, Y: Array, weights: Array) -> Array:
+    """sum_i weights_i x_i y_i for all pairs of rows: X (n, I), Y (p, I) -> (n, p).
+
+    A single weight stays outside of the product, whose derivative by it then needs no second product.
+    """
+    highest = jax.lax.Precision.HIGHEST
+    if jnp.ndim(weights) == 0:
+        return weights * jnp.matmul(X, Y.T, precision=highest)
+    return jnp.matmul(X * weights, Y.T, precision=highest)
 
 
 def as_kernel(cls: type) -> type:

@@ -10,7 +10,9 @@ the true k nearest a share of about k / (2 b) hides behind a nearer one in the s
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -45,18 +47,25 @@ def nearest_on_device(
     size = int(min(len(queries), max(64, WORK_BYTES // (8 * len(padded)))))
     for start in range(0, len(queries), size):
         rows = np.minimum(np.arange(start, start + size), len(queries) - 1)
-        near = _nearest(
-            table, jnp.asarray(queries[rows], jnp.float32), jnp.asarray(np.minimum(limits[rows], n)),
-            buckets, min(count, buckets),
-        )  # fmt: skip
+        near = _program(_nearest, buckets=buckets, count=min(count, buckets))(
+            table, jnp.asarray(queries[rows], jnp.float32), jnp.asarray(np.minimum(limits[rows], n))
+        )
         stop = min(start + size, len(queries))
         found[start:stop] = -1
         found[start:stop, : near.shape[1]] = np.asarray(near)[: stop - start]
     return found
 
 
-@partial(jax.jit, static_argnames=("buckets", "count"))
-def _nearest(table: jax.Array, queries: jax.Array, limits: jax.Array, buckets: int, count: int) -> jax.Array:
+@lru_cache
+def _program(fn: Callable[..., Any], **fixed: int) -> Callable[..., Any]:
+    """``fn`` compiled without trying out every way to multiply, which takes seconds for each shape."""
+    quick = {"xla_gpu_autotune_level": 0} if has_accelerator() else None
+    return jax.jit(partial(fn, **fixed), compiler_options=quick)
+
+
+def _nearest(
+    table: jax.Array, queries: jax.Array, limits: jax.Array, *, buckets: int, count: int
+) -> jax.Array:
     products = jnp.matmul(queries, table.T, precision="highest")
     distance = jnp.sum(table * table, axis=1) - 2 * products
     allowed = jnp.arange(len(table))[None, :] < limits[:, None]
@@ -78,13 +87,12 @@ def centroids_on_device(sample: np.ndarray, seeds: np.ndarray) -> np.ndarray:
     for _ in range(LLOYD_STEPS):
         sums, counts = jnp.zeros_like(centres), jnp.zeros(len(centres), jnp.float32)
         for start in range(0, len(rows), size):
-            part_sums, part_counts = _assigned(rows[start : start + size], centres)
+            part_sums, part_counts = _program(_assigned)(rows[start : start + size], centres)
             sums, counts = sums + part_sums, counts + part_counts
         centres = jnp.where(counts[:, None] > 0, sums / jnp.maximum(counts, 1)[:, None], centres)
     return np.asarray(centres, np.float64)
 
 
-@jax.jit
 def _assigned(rows: jax.Array, centres: jax.Array) -> tuple[jax.Array, jax.Array]:
     distance = jnp.sum(centres * centres, axis=1) - 2 * jnp.matmul(rows, centres.T, precision="highest")
     nearest = jnp.argmin(distance, axis=1)

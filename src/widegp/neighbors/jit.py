@@ -13,7 +13,7 @@ try:
     from numba import get_num_threads, njit, prange
 
     COMPILED = True
-except ImportError:  # pragma: no cover - the package depends on Numba; lent machines may lack it
+except ImportError:  # pragma: no cover - the package depends on Numba, but can do without
     COMPILED = False
     prange = range
 

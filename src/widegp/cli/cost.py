@@ -1,0 +1,182 @@
+"""``widegp cost``"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from widegp.cli import options
+from widegp.cli.output import console, print_json
+
+if TYPE_CHECKING:
+    from widegp.approximations.build import Dials
+    from widegp.compute.backend import Backend
+    from widegp.cost import Size
+
+# Rows of made-up numbers on which single evaluations are timed.
+TIMED_ROWS = 6000
+# No block has more rows, so that a larger table need not be imagined to know its blocks.
+MANY_ROWS = 2**22
+
+
+def cost(
+    table: Annotated[
+        Path | None, typer.Argument(metavar="[TABLE]", help="The table, as for 'widegp fit'.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", "-t", help="Column to predict; needed with TABLE.")
+    ] = None,
+    drop: options.Drop = None,
+    rows: Annotated[int | None, typer.Option(min=3, help="Rows to fit, instead of TABLE.")] = None,
+    inputs: Annotated[int | None, typer.Option(min=1, help="Inputs, instead of TABLE.")] = None,
+    rank: options.Rank = 500,
+    neighbors: options.Neighbors = 30,
+    predict_neighbors: options.PredictNeighbors = 400,
+    approximation: options.ApproximationOption = "auto",
+    ard: options.Ard = False,
+    budget: options.Budget = None,
+    test_fraction: options.TestFraction = 0.1,
+    missing: options.Missing = "impute",
+    backend: options.BackendOption = "auto",
+    as_json: options.Json = False,
+) -> None:
+    """Say what a fit will cost on this machine, before it starts.
+
+    Single evaluations on made-up numbers are timed for some seconds; counts of work do the rest. The dials
+    are those that 'widegp fit' would choose. Times hold to within a factor of 2 on an idle machine.
+
+    \b
+    Examples:
+      widegp cost --rows 1000000 --inputs 20
+      widegp cost --rows 1000000 --inputs 20 --approximation vfe --rank 300
+      widegp cost houses.parquet --target price --budget 5m --json
+    """
+    n, n_inputs = _shape(table, target, drop, rows, inputs, test_fraction, missing)
+    from widegp.approximations.build import Dials
+    from widegp.compute.backend import choose_backend
+    from widegp.inference.choose import choose_dials
+    from widegp.kernels.closed import named
+
+    asked = Dials(approximation, rank, neighbors, "kmeans", "random", None)
+    kernel = named("mixed").replace(sigma_u2=1 / n_inputs)
+    chosen = choose_backend(kernel, backend)
+    rates = _rates(min(n, TIMED_ROWS), n_inputs, kernel, chosen)
+    dials = choose_dials(asked, n, n_inputs, ard, budget, lambda: rates)
+    told = _predicted(dials, n, n_inputs, ard, predict_neighbors, rates, chosen)
+    told["chosen"] = approximation == "auto"
+    if as_json:
+        print_json(told)
+    else:
+        _show(told)
+
+
+def _shape(
+    table: Path | None, target: str | None, drop: list[str] | None, rows: int | None, inputs: int | None,
+    test_fraction: float, missing: str,
+) -> tuple[int, int]:  # fmt: skip
+    """Rows to fit and inputs after encoding."""
+    if table is None:
+        if rows is None or inputs is None:
+            raise typer.BadParameter("pass a TABLE with its --target, or both --rows and --inputs.")
+        return rows, inputs
+    if rows is not None or inputs is not None:
+        raise typer.BadParameter("pass either a TABLE or --rows and --inputs, not both.")
+    if target is None:
+        raise typer.BadParameter(
+            "a TABLE needs it: the other columns are the inputs.", param_hint="'--target'"
+        )
+    from widegp.table_model import read_table, split_table
+
+    n, n_inputs = split_table(
+        read_table(table, target)[0], target, drop or (), test_fraction, 0, missing
+    ).X.shape
+    return n, n_inputs
+
+
+def _rates(n: int, n_inputs: int, kernel: Any, backend: Backend) -> Any:
+    import numpy as np
+
+    from widegp.inference.choose import calibrate
+
+    return calibrate(np.random.default_rng(0).standard_normal((n, n_inputs)), kernel, backend, 0)
+
+
+def _predicted(
+    dials: Dials, n: int, n_inputs: int, ard: bool, predict_neighbors: int, rates: Any, backend: Backend
+) -> dict[str, Any]:
+    """All that the command tells, in seconds and bytes."""
+    from widegp import cost
+
+    size = cost.Size(dials.name, n, n_inputs, dials.rank, dials.neighbors, ard)
+    plan = cost.fit_plan(size, rates)
+    per_row = cost.prediction_seconds(size, predict_neighbors, rates)
+    return {
+        "rows": n,
+        "inputs": n_inputs,
+        "approximation": dials.name,
+        "rank": size.r if dials.name != "exact" else None,
+        "neighbors": size.m if dials.name in cost.WITH_NEIGHBORS else None,
+        "ard": ard,
+        "fit_seconds": cost.fit_seconds(plan),
+        "within_factor": cost.WITHIN,
+        "stages": [{"stage": s.name, "rows": s.rows, "seconds": s.seconds} for s in plan],
+        "evaluation_seconds": cost.evaluation_seconds(size, rates),
+        "seconds_per_1000_predictions": 1000 * per_row,
+        "peak_bytes": cost.peak_bytes(size, _block_rows(dials, size, backend)),
+    }
+
+
+def _block_rows(dials: Dials, size: Size, backend: Backend) -> int:
+    import numpy as np
+
+    from widegp.approximations.build import Builder
+
+    imagined = np.broadcast_to(0.0, (min(size.n_rows, MANY_ROWS), size.n_inputs))
+    return Builder(imagined, dials, backend, 0).block_rows()
+
+
+def _show(told: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column()
+    for name, text in _facts(told).items():
+        grid.add_row(name, text)
+    console().print(grid)
+
+
+def _facts(told: dict[str, Any]) -> dict[str, str]:
+    """One line per prediction, in words."""
+    fit, factor = told["fit_seconds"], told["within_factor"]
+    parts = [told["approximation"]]
+    parts += [f"{told[key]:,} {word}" for key, word in DIALS.items() if told[key] is not None]
+    facts = {
+        "table": f"{told['rows']:,} rows to fit, {told['inputs']:,} inputs",
+        "model": ", ".join(parts) + (" (chosen by auto)" if told["chosen"] else ""),
+        "fit": f"about {duration(fit)}: from {duration(fit / factor)} to {duration(fit * factor)}",
+    }
+    for stage in told["stages"]:
+        name = f"{stage['stage']}, {stage['rows']:,} rows" if stage["stage"] == "coarse" else stage["stage"]
+        facts[f"  {name}"] = duration(stage["seconds"])
+    facts["one evaluation"] = duration(told["evaluation_seconds"])
+    facts["prediction"] = f"about {duration(told['seconds_per_1000_predictions'])} for 1,000 rows"
+    facts["memory"] = f"at most about {told['peak_bytes'] / 2**30:.2g} GiB above the table"
+    return facts
+
+
+DIALS = {"rank": "anchors", "neighbors": "neighbours"}
+
+
+def duration(seconds: float) -> str:
+    """0.03 s, 42 s, 12 min, 3.4 h, 2.1 days: two digits and the unit that keeps them readable."""
+    for limit, size, unit in ((100, 1, "s"), (5400, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{_rounded(seconds / size)} {unit}"
+    return f"{_rounded(seconds / 86_400)} days"
+
+
+def _rounded(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"

@@ -1,0 +1,229 @@
+"""What a fit costs before it starts: counts of work times measured rates, and the arrays alive at its peak.
+
+With n rows, I inputs, r anchors, m neighbours and M = m + 1, one objective with its gradient takes
+
+    anchors      n r (6 r + 3 I) + 4 r^3  multiply-adds, and 3 n r entries of the kernel
+    the same without a residual, dtc, vfe and nystrom:  n r (2 r + 3 I) + 8 r^3, and 3 n r
+    neighbours   n M^2 (2 r + 2 I + M / 3), 3 n M^2 / 2 entries, and 4 n M r numbers gathered and scattered
+    exact        5 n^3 / 3 + 2 n^2 I, and 2 n^2 entries;  subset: the same with r rows
+
+`Calibration` holds the seconds of a unit of each on one machine, which `inference.choose.calibrate` measures.
+Nothing here looks at a clock or at data: the same arguments give the same prediction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+# Rows of the exact likelihood that chooses among the starts, and its evaluations.
+START_ROWS = 700
+START_EVALUATIONS = 90
+# Smallest subset of the rows worth a fit of its own before the whole table.
+COARSE_ROWS = 2000
+# Evaluations until a stage has converged: one that knows nothing of the curvature, one that knows it from the
+# stage before, and one with a variance per input. Four tables took 54 to 110, 5 to 17 and 79 to 122.
+EVALUATIONS_FIRST, EVALUATIONS_NEXT, EVALUATIONS_ARD = 75, 10, 110
+EVALUATIONS_PER_ITERATION = 1.17
+# Searches for neighbours per stage, with one variance for all inputs and with one for each.
+SEARCHES, SEARCHES_ARD = 1.2, 2.5
+# Directions along which the curvature is measured, each by one gradient, and the rows it looks at in many.
+CURVATURE_DIRECTIONS = 7
+CURVATURE_ROWS = 50_000
+# Predictions are right to within this factor: how many evaluations a table takes is what is least known.
+WITHIN = 2.0
+
+# In multiply-adds of a large product: an entry of the kernel with its arc functions; the same in the loops
+# over neighbours, where factors and bookkeeping of small matrices come on top; a number moved there.
+ENTRY, PAIR_ENTRY, MOVED = 100, 300, 20
+# Up to this many rows a search compares all pairs; beyond, an index saves it from more.
+SCANNED_ROWS = 50_000
+# Libraries and compiled code that a first fit loads, and the tables of distances, factors and covariances of
+# the rows that are searched or conditioned at a time.
+LOADED_BYTES, ROW_BYTES = 200 * 2**20, 100 * 2**20
+
+EXACT = ("exact", "subset")
+WITHOUT_RESIDUAL = ("dtc", "vfe", "nystrom")
+WITH_NEIGHBORS = ("vecchia", "full-scale")
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Seconds per unit of work; the defaults are about right for two cores of 2020 or later.
+
+    fixed : an evaluation, whatever its size.
+    anchors, neighbors : six multiply-adds, so that anchors take about n r^2 units.
+    dense : 5/3 multiply-adds, so that an exact evaluation takes about n^3 units.
+    search : a pair of rows compared.
+    """
+
+    fixed: float = 4e-3
+    anchors: float = 1.8e-10
+    neighbors: float = 1.8e-10
+    dense: float = 5e-11
+    search: float = 2e-9
+
+
+@dataclass(frozen=True)
+class Size:
+    """What is fitted: an approximation by name, n rows, I inputs, and the dials as asked for."""
+
+    name: str
+    n_rows: int
+    n_inputs: int
+    rank: int
+    neighbors: int
+    ard: bool = False
+
+    @property
+    def r(self) -> int:
+        return 0 if self.name == "vecchia" else min(self.rank, self.n_rows)
+
+    @property
+    def m(self) -> int:
+        return min(self.neighbors, self.n_rows - 1) if self.name in WITH_NEIGHBORS else 0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of a fit: ``before`` seconds of preparation, then ``evaluations`` of ``each`` seconds."""
+
+    name: str
+    rows: int
+    before: float
+    each: float
+    evaluations: float
+
+    @property
+    def seconds(self) -> float:
+        return self.before + self.each * self.evaluations
+
+
+def anchor_work(size: Size) -> float:
+    """Units of large products and of kernel entries between rows and anchors."""
+    n, i, r = size.n_rows, size.n_inputs, size.r
+    by_rank, cubic = (2, 8) if size.name in WITHOUT_RESIDUAL else (6, 4)
+    return (n * r * (by_rank * r + 3 * i + 3 * ENTRY) + cubic * r**3) / 6
+
+
+def neighbor_work(size: Size) -> float:
+    """Units of small products, kernel entries and moved numbers among a row and its neighbours."""
+    if size.name in WITHOUT_RESIDUAL:
+        return 0.0
+    n, i, r, block = size.n_rows, size.n_inputs, size.r, size.m + 1
+    products = 2 * r + 2 * i + block / 3
+    return n * (block**2 * (products + 1.5 * PAIR_ENTRY) + 4 * MOVED * block * r) / 6
+
+
+def dense_work(n_rows: int, n_inputs: int) -> float:
+    """Units of factor, inverse and kernel matrix of an exact evaluation."""
+    return n_rows**3 + 6 * n_rows**2 * (n_inputs + ENTRY) / 5
+
+
+def evaluation_seconds(size: Size, rates: Calibration) -> float:
+    """Seconds of one objective with its gradient."""
+    if size.name in EXACT:
+        rows = size.r if size.name == "subset" else size.n_rows
+        return rates.fixed + rates.dense * dense_work(rows, size.n_inputs)
+    return rates.fixed + rates.anchors * anchor_work(size) + rates.neighbors * neighbor_work(size)
+
+
+def search_seconds(size: Size, rates: Calibration) -> float:
+    """Seconds to find the nearest earlier rows of all rows."""
+    return rates.search * size.n_rows * min(size.n_rows, SCANNED_ROWS)
+
+
+def coarse_sizes(n_rows: int) -> list[int]:
+    """n / 4^k, the smallest of at least COARSE_ROWS first, up to n / 4."""
+    return [n_rows // 4**k for k in range(19, 0, -1) if n_rows // 4**k >= COARSE_ROWS]
+
+
+def fit_plan(
+    size: Size, rates: Calibration, explores: bool = True, max_iter: int = 100, to_the_end: bool = False
+) -> tuple[Stage, ...]:
+    """The stages of a fit in their order: start, coarse ones, whole, posterior, curvature.
+
+    explores : whether the fit finds its start itself, as it does unless it is given one.
+    max_iter : of the optimiser, which stops before unless ``to_the_end``.
+    """
+    stages = []
+    if explores:
+        few = Size("exact", min(size.n_rows, START_ROWS), size.n_inputs, 0, 0)
+        stages.append(Stage("start", few.n_rows, 0.0, evaluation_seconds(few, rates), START_EVALUATIONS))
+    descents = [("whole", size)]
+    if explores and size.name not in (*EXACT, "nystrom"):
+        # One variance serves all inputs there.
+        parts = [replace(size, n_rows=rows, ard=False) for rows in coarse_sizes(size.n_rows)]
+        descents = [("coarse", part) for part in parts] + descents
+    evaluations = EVALUATIONS_FIRST
+    for name, part in descents:
+        expected = EVALUATIONS_ARD if part.ard else evaluations
+        most = max_iter if to_the_end else min(expected, EVALUATIONS_PER_ITERATION * max_iter)
+        stages.append(_descent(name, part, rates, most))
+        evaluations = EVALUATIONS_NEXT
+    return (*stages, *_afterwards(size, rates))
+
+
+def _descent(name: str, size: Size, rates: Calibration, evaluations: float) -> Stage:
+    """Anchors and neighbours are found, then an optimiser runs."""
+    each, before = evaluation_seconds(size, rates), 0.0
+    if size.m:
+        before += (SEARCHES_ARD if size.ard else SEARCHES) * search_seconds(size, rates)
+    if size.r and size.name in ("fitc", "full-scale"):
+        # The likelier of two sets of anchors is kept.
+        before += 2 * each
+    return Stage(name, size.n_rows, before, each, evaluations)
+
+
+def _afterwards(size: Size, rates: Calibration) -> tuple[Stage, Stage]:
+    """One pass without gradient for the posterior; gradients along each parameter for the curvature."""
+    few = size
+    if size.n_rows > 2 * CURVATURE_ROWS and size.name not in EXACT:
+        few = replace(size, n_rows=CURVATURE_ROWS)
+    posterior, curvature = 0.4 * evaluation_seconds(size, rates), evaluation_seconds(few, rates)
+    return (
+        Stage("posterior", size.n_rows, posterior, 0.0, 0),
+        Stage("curvature", few.n_rows, CURVATURE_DIRECTIONS * curvature, 0.0, 0),
+    )
+
+
+def fit_seconds(plan: tuple[Stage, ...]) -> float:
+    """Seconds of all stages together."""
+    return sum(stage.seconds for stage in plan)
+
+
+def prediction_seconds(size: Size, predict_neighbors: int, rates: Calibration) -> float:
+    """Seconds to predict one row, mean and variance, among many.
+
+    With neighbours: a search, the features of all q neighbours, and one factor of (q + 1)^2.
+    """
+    n, i, r = size.n_rows, size.n_inputs, size.r
+    if size.name in EXACT:
+        rows = r if size.name == "subset" else n
+        return rates.dense * rows * (rows / 2 + i + ENTRY) * 3 / 5
+    features = r * (r + i + ENTRY)
+    if size.name not in WITH_NEIGHBORS:
+        return rates.anchors * (features + r * r) / 6
+    q = min(max(predict_neighbors, size.neighbors), n)
+    conditional = (q + 1) ** 2 * (r + i + (q + 1) / 6 + 0.5 * PAIR_ENTRY)
+    search = 2 * rates.search * min(n, SCANNED_ROWS)
+    return search + rates.anchors * (q * features + r * r) / 6 + rates.neighbors * conditional / 6
+
+
+def peak_bytes(size: Size, block_rows: int) -> float:
+    """Bytes that a fit holds at most, above the table that it is given and the bare interpreter.
+
+    Code and libraries, copies of the table (scaled; with neighbours also embedded, in storage order, and kept
+    for predictions), indices of neighbours, arrays of a block with its halo by rank, some r x r matrices; for
+    exact fits six n x n matrices. How large a halo is hangs on the data: here it is as large as can be,
+    min(n, M B) rows with the B = ``block_rows`` of the block. Some 700 rows are fitted exactly in any case.
+    """
+    n, i, r, m = size.n_rows, size.n_inputs, size.r, size.m
+    exact = min(n, START_ROWS)
+    if size.name in EXACT:
+        exact = max(exact, r if size.name == "subset" else n)
+        return LOADED_BYTES + 8 * (2 * n * i + 6 * exact**2)
+    block = min(n, (m + 1) * block_rows)
+    tables = (4 if m else 2) * n * (i + 1) + 2 * n * m
+    arrays = (5 if size.name in WITHOUT_RESIDUAL else 4) * r + 2 * i
+    work = tables + block * arrays + 12 * r**2
+    return LOADED_BYTES + (ROW_BYTES if m else 0) + 8 * max(work, 2 * n * i + 6 * exact**2)

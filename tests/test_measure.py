@@ -1,0 +1,94 @@
+"""What the measuring functions promise, apart from how long anything takes."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from benchmarks.run import CLOSE, OPEN, section, with_section
+
+from widegp.kernels import Mixed
+from widegp.measure import (
+    PeakMemory,
+    evaluation,
+    exponent,
+    full_scale_products,
+    table,
+    timed,
+    versions,
+    vfe_products,
+)
+
+
+def test_the_table_is_standardised_and_follows_its_seed():
+    X, y = table(400, 7, seed=3)
+    again, same = table(400, 7, seed=3)
+    assert X.shape == (400, 7) and np.array_equal(X, again) and np.array_equal(y, same)
+    assert y.mean() == pytest.approx(0, abs=1e-12) and y.std() == pytest.approx(1)
+    assert not np.array_equal(y, table(400, 7, seed=4)[1])
+
+
+def test_the_first_call_is_kept_apart_from_the_others():
+    naps = iter((0.05, 0.0, 0.0, 0.0))
+    timing = timed(lambda: time.sleep(next(naps)), repeats=3)
+    assert timing.first >= 0.05 and len(timing.repeats) == 3
+    assert timing.median == sorted(timing.repeats)[1]
+
+
+def test_peak_memory_sees_what_was_freed_again_and_not_what_came_before():
+    before = np.ones(40 * 2**20 // 8)
+    del before
+    memory = PeakMemory()
+    during = np.ones(24 * 2**20 // 8)
+    del during
+    assert memory.bytes() >= 20 * 2**20
+
+
+def test_the_exponent_of_a_power_is_its_own():
+    sizes = np.array([1e4, 3e4, 1e5])
+    assert exponent(sizes, 2e-6 * sizes**1.3) == pytest.approx(1.3)
+
+
+def test_an_evaluation_is_the_bound_of_the_likelihood():
+    # With every row an anchor the bound is the exact likelihood, here by NumPy alone.
+    X, y = table(30, 3)
+    kernel = Mixed(sigma_u2=1 / 3)
+    out = evaluation(X, y, "vfe", kernel, 0.2, rank=30)()
+    K = kernel(X) + 0.2 * np.eye(30)
+    exact = (y @ np.linalg.solve(K, y) + np.linalg.slogdet(K)[1] + 30 * np.log(2 * np.pi)) / 2
+    assert out.value == pytest.approx(exact, rel=1e-6)
+    assert {"sigma_u2", "w", "sigma_eps2"} <= set(out.gradient)
+
+
+def test_products_of_many_rows_are_scaled_up_from_fewer(monkeypatch):
+    monkeypatch.setattr("widegp.measure.PRODUCT_ROWS", 64)
+    monkeypatch.setattr("widegp.measure.timed", lambda work, repeats: _Fixed())
+    assert vfe_products(640, 3, 4) == pytest.approx(10 * _Fixed.median)
+    assert vfe_products(32, 3, 4) == _Fixed.median
+    assert full_scale_products(640, 3, 4, 2) == pytest.approx(10 * _Fixed.median)
+
+
+class _Fixed:
+    median = 0.25
+
+
+def test_versions_leave_out_what_is_not_installed():
+    assert set(versions(("numpy", "no-such-package-anywhere"))) == {"numpy"}
+
+
+RECORD = {
+    "date": "2026-01-02", "seconds": 3.0, "exit_code": 0, "lines": ["a \\1 line"],
+    "machine": {"processor": "P", "threads": 2, "cores": 2, "memory_gib": 8, "load": 0.1, "system": "S",
+                "python": "3.11", "versions": {"numpy": "2.0"}},
+}  # fmt: skip
+
+
+def test_the_section_of_the_page_is_replaced_and_nothing_else():
+    page = "# Results\n\nby hand\n"
+    once = with_section(page, section({"x.py": RECORD}))
+    assert once.startswith(page) and "a \\1 line" in once and "numpy 2.0" in once
+    twice = with_section(once + "\nafter\n", section({"y.py": RECORD | {"exit_code": 1}}))
+    assert "x.py" not in twice and "`python benchmarks/y.py`" in twice and "exit code 1" in twice
+    assert twice.startswith(page) and twice.endswith("\nafter\n")
+    assert twice.count(OPEN) == twice.count(CLOSE) == 1
