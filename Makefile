@@ -16,12 +16,15 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-dask test lint bench docs clean
+.PHONY: help install demo demo-dask test lint bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(STAMP) ## fit, score and plot a small table (under a minute once installed)
+install: $(STAMP) ## set up .venv with widegp in it, and nothing else
+	@echo "The command is $(BIN)/widegp."
+
+demo: $(STAMP) ## draw a picture and write a report into demo-output/ (under a minute once installed)
 	$(BIN)/python examples/demo.py
 
 demo-dask: $(STAMP) ## fit on a cluster of two local processes and compare with the fit in one
@@ -50,6 +53,7 @@ clean: ## remove the virtual environment, caches and outputs
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "widegp needs Python 3.11 or newer; pass one with PYTHON=/path/to/python3." >&2; exit 1; }
+	@echo "Installing widegp and its libraries into $(VENV): about 1.7 GB, a minute or two, without a word."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@

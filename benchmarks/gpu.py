@@ -78,7 +78,7 @@ def profile(family, kernel: Mixed, y: np.ndarray) -> None:
         model = jax.block_until_ready(family.model(kernel, 0.1))
         parts["anchors"] = time.perf_counter() - began
         began = time.perf_counter()
-        jax.block_until_ready(family.sums(model, rows))
+        jax.block_until_ready(family.sums(family.rule(model), model, rows))
         parts["sums"] = time.perf_counter() - began
     print("  ", {name: round(seconds, 4) for name, seconds in parts.items()}, flush=True)
 

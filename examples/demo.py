@@ -1,15 +1,21 @@
-"""Fit a small table, check the intervals against the truth, and draw the result.
+"""Fit a small table, check the intervals against the truth, draw the result; then a CSV and its report.
 
-The data are Friedman's first function: ten inputs, five of which do nothing, and noise of known size. So the
-scores have a floor, that of a forecaster who knows the function and the noise, and can be read against it.
+The data of the picture are Friedman's first function: ten inputs, five of which do nothing, and noise of
+known size. So the scores have a floor, that of a forecaster who knows the function and the noise, and can be
+read against it.
 """
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
 import time
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
+import houses
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,7 +26,10 @@ from sklearn.datasets import make_friedman1
 
 from widegp import WideGPRegressor, metrics
 
-OUTPUT = Path("demo-output") / "calibration.png"
+OUTPUT = Path("demo-output")
+PICTURE, TABLE, MODEL, REPORT = (
+    OUTPUT / name for name in ("calibration.png", "houses.csv", "houses.widegp", "report.html")
+)
 SEED = 0
 TRAIN_ROWS, TEST_ROWS = 1_000, 500
 NOISE_SD = 1.0
@@ -185,7 +194,30 @@ def draw_pit(axes: Axes, y: np.ndarray, forecast: Forecast, bins: int = 10) -> N
     axes.legend(loc="upper left", frameon=False, fontsize=9)
 
 
+def command(console: Console, *words: str) -> str:
+    """What ``widegp words`` prints, run as from a shell."""
+    console.print(f"$ widegp {shlex.join(words)}", highlight=False, markup=False, soft_wrap=True)
+    run = [sys.executable, "-m", "widegp.cli", *words]
+    done = subprocess.run(run, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+    if done.returncode:
+        # The command has said why on stderr.
+        raise SystemExit(done.returncode)
+    return done.stdout
+
+
+def report_on_houses(console: Console) -> None:
+    """From a CSV to a page, by the commands that a user types."""
+    houses.write(TABLE)
+    console.print(f"A made-up table of {houses.ROWS} houses is in {TABLE}.", highlight=False)
+    scores = command(console, "fit", str(TABLE), "--target", "price", "--out", str(MODEL))
+    # Up to the first table: the verdict in words.
+    verdict = " ".join(line.strip() for line in takewhile(str.strip, scores.splitlines()))
+    console.print(verdict, highlight=False, markup=False)
+    command(console, "report", str(MODEL), "--out", str(REPORT))
+
+
 def main() -> None:
+    OUTPUT.mkdir(exist_ok=True)
     console = Console()
     data = make_data()
     console.print(
@@ -200,9 +232,9 @@ def main() -> None:
     for table in (scores_table(data, forecast), coverage_table(model, data), parameter_table(model.params_)):
         console.print(table)
         console.print()
-    OUTPUT.parent.mkdir(exist_ok=True)
-    draw(data, forecast).savefig(OUTPUT, dpi=200)
-    console.print(f"Saved {OUTPUT}.", highlight=False)
+    draw(data, forecast).savefig(PICTURE, dpi=200)
+    report_on_houses(console)
+    console.print(f"\nOpen {REPORT} in a browser, and {PICTURE}.", style="bold", highlight=False)
 
 
 if __name__ == "__main__":

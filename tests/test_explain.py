@@ -6,12 +6,24 @@ import json
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy.special import erf
 from sklearn.inspection import partial_dependence as sklearn_partial_dependence
 
+import widegp.explain
 from widegp import WideGPRegressor, kernels
-from widegp.explain import balance, explain, kernel_parts, kernel_shape, partial_dependence, total_effects
+from widegp.data.columns import TableEncoder
+from widegp.explain import (
+    Source,
+    balance,
+    explain,
+    kernel_parts,
+    kernel_shape,
+    partial_dependence,
+    source_columns,
+    total_effects,
+)
 
 
 def sample(n, seed):
@@ -96,6 +108,54 @@ def test_explanation_ranks_names_and_is_json(additive):
     assert [curve["name"] for curve in told["partial_dependence"]] == ["a", "b"]
     assert sum(item["weight"] for item in told["inputs"]) == pytest.approx(1)
     assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+def test_levels_of_a_category_are_shuffled_together(monkeypatch):
+    """f = x + (0, 2, 4) by level: shares of its variance, and no row of two levels or of none."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=3000), np.eye(3)[rng.integers(3, size=3000)]])
+    seen = []
+
+    def function(_, rows):
+        seen.append(rows)
+        return (rows @ [1.0, 0.0, 2.0, 4.0],)
+
+    monkeypatch.setattr(widegp.explain, "_function", function)
+    effects = total_effects(None, X, groups=[[0], [1, 2, 3]])
+    assert np.all(np.concatenate(seen)[:, 1:].sum(1) == 1)
+    # Var x = 1 and the variance of a fair draw of 0, 2, 4 is 8/3.
+    assert effects == pytest.approx([3 / 11, 8 / 11], abs=0.03)
+
+
+def test_sources_are_the_columns_of_the_table():
+    table = pa.table(
+        {
+            "size": [1.0, None, 3.0, 4.0],
+            "town": ["a", "b", None, "a"],
+            "same": [1, 1, 1, 1],
+            "sold": pa.array(np.array([0, 300, 600, 900], "datetime64[D]")),
+            "new": [True, False, False, True],
+            "price": [1.0, 2.0, 3.0, 4.0],
+        }
+    )
+    encoder = TableEncoder.fit(table, "price")
+    sources = source_columns(encoder)
+    assert [(s.name, s.is_number) for s in sources] == [
+        ("size", True), ("town", False), ("sold", False), ("new", True),
+    ]  # fmt: skip
+    assert [j for s in sources for j in s.inputs] == list(range(len(encoder.feature_names)))
+    assert all(encoder.feature_names[j].startswith(s.name) for s in sources for j in s.inputs)
+
+
+def test_sources_are_ranked_and_numbers_drawn_first(additive):
+    sources = [Source("d", (3,)), Source("both", (0, 1), is_number=False), Source("c", (2,))]
+    told = explain(additive, sample(120, 6), list("wxyz"), sources=sources, top=3)
+    ranked = {item["name"]: item for item in told["inputs"]}
+    assert told["inputs"][0]["name"] == "both" and ranked["both"]["inputs"] == ["w", "x"]
+    assert ranked["both"]["effect"] == pytest.approx(1, abs=0.15)
+    assert sum(item["weight"] for item in told["inputs"]) == pytest.approx(1)
+    assert sorted(curve["name"] for curve in told["partial_dependence"][:2]) == ["c", "d"]
+    assert told["partial_dependence"][2]["name"] == "w"
 
 
 def test_frames_give_their_names_without_a_warning(recwarn):

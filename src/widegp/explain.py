@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,9 @@ from widegp.estimator import WideGPRegressor
 from widegp.kernels.arc import combine
 from widegp.kernels.base import Kernel
 from widegp.kernels.closed import ClosedForm
+
+if TYPE_CHECKING:
+    from widegp.data.columns import TableEncoder
 
 # With several hundred neighbours a prediction costs milliseconds, so their number is bounded, not the rows.
 EFFECT_PREDICTIONS = 6_000
@@ -30,8 +33,8 @@ BAND = (
 )
 EFFECT = (
     "Share of the variance of the prediction that is lost when the input is shuffled between rows, its"
-    " interactions included (total effect, Jansen's estimator). Shares add up to more than 1 where inputs"
-    " interact or are correlated."
+    " interactions included (total effect, Jansen's estimator). Shares add up to more than 100% where inputs"
+    " interact, and to less or more where they are correlated."
 )
 WEIGHT = (
     "Share of sigma_u2, the prior variance of the hidden weights of this input. A large weight says that the"
@@ -39,11 +42,36 @@ WEIGHT = (
 )
 
 
+class Source(NamedTuple):
+    """A column of a table and the inputs that it became: one per level of a category, parts of a date, ...
+
+    ``is_number``: the first of ``inputs`` is the column's own value, and its curve that of the column.
+    """
+
+    name: str
+    inputs: tuple[int, ...]
+    is_number: bool = True
+
+
+def source_columns(encoder: TableEncoder) -> list[Source]:
+    """The columns that give inputs, with the places of these in the order of ``encoder.feature_names``."""
+    found, at = [], 0
+    for column in encoder.columns:
+        own = len(column.value_features())
+        width = own + column.indicator
+        if width:
+            is_number = own == 1 and column.kind in ("numeric", "boolean")
+            found.append(Source(column.name, tuple(range(at, at + width)), is_number))
+        at += width
+    return found
+
+
 def explain(
     model: WideGPRegressor,
     X_sample: ArrayLike,
     feature_names: Sequence[str] | None = None,
     *,
+    sources: Sequence[Source] | None = None,
     top: int = 6,
     level: float = 0.95,
     seed: int = 0,
@@ -52,23 +80,29 @@ def explain(
 
     X_sample (s, I): rows like those that the model is used on, at least two; more than needed are thinned.
     "inputs" is sorted by total effect and has the ARD share of sigma_u2 as "weight" where there is one. The
-    two differ on purpose: see EFFECT and WEIGHT, which stand in the result under "words".
+    two differ on purpose: see EFFECT and WEIGHT, which stand in the result under "words". With ``sources``,
+    see `source_columns`, columns of the table are ranked, each with all its inputs; curves are of single
+    inputs, those of numbers first.
     """
     X = _sample(model, X_sample, seed)
     names = input_names(model, feature_names)
-    effects = total_effects(model, X, seed)
+    if sources is None:
+        sources = [Source(name, (j,)) for j, name in enumerate(names)]
+    effects = total_effects(model, X, seed, [source.inputs for source in sources])
     weights = getattr(model, "input_importance_", None)
     order = np.argsort(-effects, kind="stable")
     inputs = [
         {
-            "name": names[j],
-            "index": int(j),
-            "effect": float(effects[j]),
-            "weight": None if weights is None else float(weights[j]),
+            "name": sources[k].name,
+            "index": sources[k].inputs[0],
+            "inputs": [names[j] for j in sources[k].inputs],
+            "effect": float(effects[k]),
+            "weight": None if weights is None else float(sum(weights[j] for j in sources[k].inputs)),
         }
-        for j in order
+        for k in order
     ]
-    curves = [partial_dependence(model, X, int(j), level) | {"name": names[j]} for j in order[:top]]
+    chosen = _drawn([sources[k] for k in order], names)[:top]
+    curves = [partial_dependence(model, X, j, level) | {"name": name} for j, name in chosen]
     rows = model._inputs.transform(X)
     return {
         "inputs": inputs,
@@ -79,6 +113,16 @@ def explain(
         "level": float(level),
         "words": {"band": BAND.format(level=level), "effect": EFFECT, "weight": WEIGHT},
     }
+
+
+def _drawn(ranked: Sequence[Source], names: Sequence[str]) -> list[tuple[int, str]]:
+    """Inputs to draw, with the names of their curves: columns of numbers, then the others input by input.
+
+    A curve along one level of a category makes rows that belong to two levels, so these come last.
+    """
+    numbers = [(source.inputs[0], source.name) for source in ranked if source.is_number]
+    others = [(j, names[j]) for source in ranked if not source.is_number for j in source.inputs]
+    return numbers + others
 
 
 def input_names(model: WideGPRegressor, given: Sequence[str] | None = None) -> list[str]:
@@ -92,28 +136,32 @@ def input_names(model: WideGPRegressor, given: Sequence[str] | None = None) -> l
     return [str(name) for name in names]
 
 
-def total_effects(model: WideGPRegressor, X: np.ndarray, seed: int = 0) -> np.ndarray:
-    """S_j = (1/2N) sum_i (f(x_i) - f(x_i with x_ij <- x_kj))^2 / Var f, (I,).
+def total_effects(
+    model: WideGPRegressor, X: np.ndarray, seed: int = 0, groups: Sequence[Sequence[int]] | None = None
+) -> np.ndarray:
+    """S_g = (1/2N) sum_i (f(x_i) - f(x_i with x_ij <- x_kj for j in g))^2 / Var f, (G,).
 
     Jansen's estimator of the total Sobol index: f is the posterior mean, X (N, I) in the units of the table,
-    and k runs over the next rows after i in a random order.
+    and k runs over the next rows after i in a random order. ``groups`` g lists inputs that move together, as
+    those of one category must: a row of two levels, or of none, is no row. By default each input is alone.
     """
-    n_inputs = X.shape[1]
+    groups = [[j] for j in range(X.shape[1])] if groups is None else [list(group) for group in groups]
+    n_groups = len(groups)
     rng = np.random.default_rng(seed)
-    rows = rng.permutation(len(X))[: max(20, EFFECT_PREDICTIONS // (n_inputs + 1))]
+    rows = rng.permutation(len(X))[: max(20, EFFECT_PREDICTIONS // (n_groups + 1))]
     X = X[rows]
     here = _function(model, X)[0]
     variance = float(np.var(here))
-    effects = np.zeros(n_inputs)
+    effects = np.zeros(n_groups)
     if variance == 0:
         return effects
-    repeats = int(np.clip(EFFECT_PREDICTIONS // (len(X) * n_inputs), 1, min(MOST_REPEATS, len(X) - 1)))
-    for j in range(n_inputs):
+    repeats = int(np.clip(EFFECT_PREDICTIONS // (len(X) * n_groups), 1, min(MOST_REPEATS, len(X) - 1)))
+    for g, group in enumerate(groups):
         # Shifts along a random order leave no row as it is, which permutations might.
         moved = np.tile(X, (repeats, 1))
-        moved[:, j] = np.concatenate([np.roll(X[:, j], k + 1) for k in range(repeats)])
+        moved[:, group] = np.concatenate([np.roll(X[:, group], k + 1, axis=0) for k in range(repeats)])
         there = _function(model, moved)[0].reshape(repeats, -1)
-        effects[j] = np.mean((here - there) ** 2) / (2 * variance)
+        effects[g] = np.mean((here - there) ** 2) / (2 * variance)
     return effects
 
 

@@ -302,7 +302,8 @@ def _metadata(file: BinaryIO, path: Path) -> dict[str, str]:
     # Any bytes may stand here, and JSON of any shape: all that fails says the same.
     except Exception as error:
         raise ModelFileError(
-            f"{path} is not a widegp model, or not all of one; pass a whole file of WideGPRegressor.save."
+            f"{path} is not a widegp model, or not all of one;"
+            " pass a file that 'widegp fit' or WideGPRegressor.save wrote."
         ) from error
 
 

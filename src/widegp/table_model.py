@@ -10,7 +10,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -158,9 +158,13 @@ class TableModel:
             "rows_held_out": len(split.y_test),
             "seconds": round(time.perf_counter() - began, 3),
             "peak_memory": peak_memory(),
-            "warnings": [f"Held-out rows: {text}." for text in in_words(split.warnings)] + _news(caught),
+            "warnings": _warned(split) + _news(caught),
             "versions": versions(),
         }
+        if regressor.approximation == "auto":
+            # The settings above are what was asked for, and "auto" may take less.
+            anchors = {} if regressor.approximation_ == "exact" else {"anchors": len(regressor.anchors_)}
+            provenance["chosen"] = {"approximation": regressor.approximation_} | anchors
         return cls(split.encoder, regressor, held_out, provenance)
 
     @property
@@ -196,9 +200,13 @@ class TableModel:
         )
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], backend: str | None = None) -> Self:
-        """The model that ``save`` wrote; ``backend`` predicts, by default the one that fitted."""
+    def load(
+        cls, path: str | os.PathLike[str], backend: str | None = None, predict_neighbors: int | None = None
+    ) -> Self:
+        """The model that ``save`` wrote; ``backend`` and ``predict_neighbors`` are by default as fitted."""
         regressor, (text, arrays) = load_with_table(path, WideGPRegressor, backend)
+        if predict_neighbors is not None:
+            _condition_on(regressor, predict_neighbors, backend)
         try:
             held_out = HeldOut.from_arrays(arrays) if arrays else None
             return cls(TableEncoder.from_dict(text["encoder"]), regressor, held_out, text["provenance"])
@@ -242,8 +250,32 @@ def peak_memory() -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+def _condition_on(regressor: WideGPRegressor, count: int, backend: str | None) -> None:
+    """Predict from the ``count`` nearest training rows; nothing is fitted again."""
+    if count < 1:
+        raise ValueError(f"predict_neighbors must be at least 1; got {count}.")
+    if regressor._rows is None:
+        raise ValueError(
+            f"The model is fitted by {regressor.approximation_!r} and predicts without neighbours;"
+            " leave out --predict-neighbors."
+        )
+    regressor.predict_neighbors = count
+    rows = replace(regressor._rows, count=count)
+    regressor._ready(regressor._posterior, rows, backend or regressor.result_.backend)
+
+
 def _stages(progress: Report | None) -> Callable[[str], None]:
     return lambda stage: progress(stage, 0, math.nan, {}) if progress else None
+
+
+def _warned(split: Split) -> list[str]:
+    """What is odd about the held-out rows, and inputs that look like row numbers."""
+    out = [f"Held-out rows: {text}." for text in in_words(split.warnings)]
+    for name in split.encoder.like_identifiers():
+        out.append(
+            f"{quoted(name)} holds whole numbers in order, all different: if it is an identifier, drop it."
+        )
+    return out
 
 
 def _news(caught: Sequence[warnings.WarningMessage]) -> list[str]:

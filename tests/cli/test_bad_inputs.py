@@ -105,8 +105,8 @@ OPTIONS = {
     "gaps refused": (["--missing", "refuse"], "row 4"),
     "an unknown rule for gaps": (["--missing", "guess"], "--missing"),
     "a negative rank": (["--rank", "-1"], "--rank"),
-    "no rank": (["--rank", "0"], "--rank"),
-    "a rank of words": (["--rank", "many"], "--rank"),
+    "no rank": (["--rank", "0"], "'--rank': 0 is too small; pass at least 1."),
+    "a rank of words": (["--rank", "many"], "'--rank': 'many' is not a whole number."),
     "negative neighbours": (["--neighbors", "-3"], "--neighbors"),
     "an unknown approximation": (["--approximation", "magic"], "--approximation"),
     "an unknown rule for anchors": (["--anchors", "magic"], "--anchors"),
@@ -118,7 +118,8 @@ OPTIONS = {
     "a test fraction of 2": (["--test-fraction", "2"], "--test-fraction"),
     "a test fraction of nan": (["--test-fraction", "nan"], "--test-fraction"),
     "all rows held out": (["--test-fraction", "0.99"], "leaves 1 to fit on"),
-    "a negative seed": (["--seed", "-1"], "--seed"),
+    "a negative seed": (["--seed", "-1"], "'--seed': -1 is too small; pass at least 0."),
+    "an enormous seed": (["--seed", 2**40], f"{2**40} is too large; pass at most {2**32 - 1}."),
     "an unknown option": (["--speed", "high"], "--speed"),
     "a second table": (["more.csv"], "more.csv"),
     "resuming from nowhere": (["--resume"], "--checkpoint"),
@@ -144,7 +145,10 @@ def test_a_transform_that_the_target_does_not_allow(tmp_path):
     ["fit"], ["fit", "t.csv"], ["fit", "t.csv", "--target", "y"], ["predict"], ["predict", "m"],
     ["report", "m"], ["explain"], ["compare", "t.csv"],
 ])  # fmt: skip
-def test_what_is_left_out(arguments, tmp_path):
+def test_what_is_left_out(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("t.csv", "m"):
+        (tmp_path / name).touch()
     assert "Missing" in refused(tmp_path, *arguments)
 
 
@@ -350,6 +354,7 @@ def test_what_csv_cannot_hold(model, tmp_path):
 @pytest.mark.parametrize(("extra", "words"), [
     (["--level", "1.5"], "--level"), (["--level", "0"], "--level"), (["--level", "nan"], "--level"),
     (["--level", "high"], "--level"), (["--backend", "magic"], "--backend"),
+    (["--predict-neighbors", "0"], "at least 1"), (["--predict-neighbors", "5"], "without neighbours"),
 ])  # fmt: skip
 def test_options_of_predict(extra, words, model, table, tmp_path):
     assert words in refused(tmp_path, "predict", model, table, "--out", tmp_path / "p.csv", *extra)

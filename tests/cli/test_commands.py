@@ -39,6 +39,7 @@ class TestFit:
         for words in ("held-out rows", "rmse", "promised", "sigma_eps2", "std. error", "48 training rows"):
             assert words in " ".join(result.stdout.split())
         assert str(out) in result.stdout.replace("\n", "")
+        assert "\nLeft out: id (48 texts, all different, as of an identifier).\n" in result.stdout
         assert os.listdir(tmp_path) == ["m.widegp"]
 
     def test_json_has_the_scores_of_the_saved_model(self, table, tmp_path):
@@ -188,6 +189,19 @@ class TestPredict:
         pd.testing.assert_frame_equal(native, xla, rtol=1e-7)
 
 
+    def test_neighbours_can_be_chosen_when_predicting(self, table, tmp_path):
+        """The fit itself does not depend on them, so a model fitted with five predicts the same."""
+        fit = ["fit", table, "--target", "price", "--approximation", "vecchia", "--neighbors", 3]
+        for count in (40, 5):
+            run(*fit, "--predict-neighbors", count, "--out", tmp_path / f"m{count}")
+        run("predict", tmp_path / "m5", table, "--out", tmp_path / "fitted.csv")
+        run("predict", tmp_path / "m40", table, "--out", tmp_path / "all.csv")
+        run("predict", tmp_path / "m40", table, "--out", tmp_path / "chosen.csv", "--predict-neighbors", 5)
+        fitted, everything, chosen = (pd.read_csv(tmp_path / f"{n}.csv") for n in ("fitted", "all", "chosen"))
+        pd.testing.assert_frame_equal(fitted, chosen, rtol=1e-9)
+        assert not np.allclose(everything["mean"], chosen["mean"], rtol=1e-9)
+
+
 class TestDisplay:
     def shown(self, **settings):
         screen = Console(file=io.StringIO(), width=100, **settings)
@@ -260,7 +274,8 @@ class TestHelp:
 
     def test_a_traceback_for_those_who_ask(self, tmp_path, monkeypatch):
         monkeypatch.setenv("WIDEGP_TRACEBACK", "1")
-        assert isinstance(run("explain", tmp_path / "absent").exception, ModelFileError)
+        (tmp_path / "empty").touch()
+        assert isinstance(run("explain", tmp_path / "empty").exception, ModelFileError)
 
     def test_a_bug_is_not_hidden(self, model, monkeypatch):
         def fail(*_, **__):
@@ -281,3 +296,20 @@ def test_a_full_stdout_is_an_error_and_a_closed_one_is_not():
     result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_path_that_does_not_exist_is_found_before_libraries_are_loaded():
+    """NumPy stands for all of them."""
+    commands = ("fit", "predict", "report", "explain", "compare", "identify")
+    code = f"""
+import sys
+from widegp.cli.app import app
+for command in {commands}:
+    try:
+        app([command, "absent"])
+    except SystemExit as end:
+        print(end.code, "numpy" in sys.modules)
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout == "2 False\n" * len(commands)
+    assert result.stderr.count("absent does not exist; check the path.\n") == len(commands)

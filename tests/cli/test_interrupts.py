@@ -42,9 +42,49 @@ def test_an_interrupted_fit_says_how_to_go_on_and_ends_the_same(table, tmp_path,
     assert run(*fit, tmp_path / "m", "--checkpoint", tmp_path / "run").exit_code == 2
     other = run(*fit, tmp_path / "m", "--checkpoint", tmp_path / "run", "--resume", "--seed", 1)
     assert other.exit_code == 2 and "another table or with other settings" in other.stderr
-    assert run(*fit, tmp_path / "m", "--checkpoint", tmp_path / "run", "--resume").exit_code == 0
+    resumed = run(*fit, tmp_path / "m", "--checkpoint", tmp_path / "run", "--resume")
+    assert resumed.exit_code == 0 and resumed.stderr.startswith("Resuming from ")
     same_fit(tmp_path / "straight", tmp_path / "m")
-    assert not (tmp_path / "run").exists() or not os.listdir(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_nothing_to_resume_is_said(table, tmp_path):
+    fit = ["fit", table, "--target", "price", *QUICK, "--out", tmp_path / "m", "--resume"]
+    result = run(*fit, "--checkpoint", tmp_path / "run")
+    assert result.exit_code == 0 and (tmp_path / "m").exists()
+    assert result.stderr == f"Nothing to resume in {tmp_path / 'run'}; starting afresh.\n"
+    assert not (tmp_path / "run").exists()
+
+
+def broken_off(*_, **__):
+    """Compiled code that an interrupt breaks off and that reports something else."""
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    except KeyboardInterrupt:
+        raise RuntimeError("a callback failed") from None
+
+
+@pytest.mark.parametrize("where", ["load", "predict_batch"])
+def test_an_interrupted_prediction_says_that_its_file_was_not_written(
+    where, model, table, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(TableModel, where, broken_off)
+    result = run("predict", model, table, "--out", tmp_path / "p.csv")
+    assert result.exit_code == 130 and os.listdir(tmp_path) == []
+    assert "p.csv was not written. Run the same command" in result.stderr
+
+
+def test_interrupts_before_the_first_evaluation_and_after_the_last(table, tmp_path, monkeypatch):
+    fit = ["fit", table, "--target", "price", *QUICK, "--out", tmp_path / "m"]
+    with monkeypatch.context() as early:
+        early.setattr(TableModel, "fit", broken_off)
+        result = run(*fit, "--checkpoint", tmp_path / "run")
+    assert result.exit_code == 130 and "Begin again with: widegp" in result.stderr
+    assert os.listdir(tmp_path) == []
+    monkeypatch.setattr("widegp.cli.fit._show", broken_off)
+    result = run(*fit, "--checkpoint", tmp_path / "run")
+    assert result.exit_code == 130 and f"its model is in {tmp_path / 'm'}." in result.stderr
+    assert os.listdir(tmp_path) == ["m"]
 
 
 def test_ctrl_c_in_a_process_of_its_own(tmp_path):

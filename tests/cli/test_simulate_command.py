@@ -34,7 +34,7 @@ def test_csv_and_methods(tmp_path):
         (("C9", "--out", "a.csv"), "Unknown scenario 'C9'"),
         (("C1", "--out", "a.txt"), "name the format by its ending"),
         (("C1", "--out", "absent/a.csv"), "does not exist"),
-        (("C1", "--out", "a.csv", "--rows", "1"), "greater than or equal to 2"),
+        (("C1", "--out", "a.csv", "--rows", "1"), "too small; pass at least 2"),
     ],
 )
 def test_what_can_be_mended_is_said_in_one_sentence(arguments, words, tmp_path, monkeypatch):

@@ -252,6 +252,35 @@ def test_a_constant_with_gaps_is_an_indicator() -> None:
     np.testing.assert_array_equal(matrix, np.column_stack([[0, 1, 0], [0, 0, 1], X[:3]]))
 
 
+@pytest.mark.parametrize(("missing", "flagged"), [(1, False), (3, False), (4, True), (60, True)])
+def test_rare_gaps_have_no_indicator(missing: int, flagged: bool) -> None:
+    """Of 200 rows 2% are 4; a column that is constant otherwise keeps its indicator whatever the share."""
+    n, rng = 200, np.random.default_rng(0)
+    holes = gaps(rng.normal(size=n).tolist(), *range(missing))
+    table = pa.table({"x": holes, "c": gaps([1.0] * n, n - 1), "y": rng.normal(size=n)})
+    encoder = TableEncoder.fit(table, "y")
+    expected = ("x", "x (missing)", "c (missing)") if flagged else ("x", "c (missing)")
+    assert encoder.feature_names == expected
+    assert notes(encoder)["x"] == ("" if flagged else "gaps too rare for an input of their own")
+    matrix, said = encoder.transform(table)
+    median = statistics.median(x for x in holes if x is not None)
+    np.testing.assert_array_equal(matrix[:, 0], [median if x is None else x for x in holes])
+    assert not said
+
+
+def test_row_numbers_look_like_an_identifier() -> None:
+    n, rng = 40, np.random.default_rng(0)
+    count, other = np.arange(n), rng.normal(size=n)
+    columns = {
+        "id": count, "back": -3 * count, "float": count.astype(float), "shuffled": rng.permutation(n),
+        "half": count / 2, "twice": np.sort(count % 20), "other": other,
+    }  # fmt: skip
+    encoder = TableEncoder.fit(pa.table(columns), "other")
+    # The numbers of "float" are those of "id" and left out for that.
+    assert encoder.like_identifiers() == ["id", "back"]
+    assert TableEncoder.fit(pa.table({"id": count, "y": other}), "y").like_identifiers() == []
+
+
 def test_feature_names_are_told_apart() -> None:
     encoder = fit(**{"c": ["a", "b", "c"] * 4, "c=a": X})
     assert len(set(encoder.feature_names)) == 4

@@ -85,7 +85,7 @@ def test_missing_and_extra_columns() -> None:
     new = {key: value[:2] for key, value in FITTED.items() if key != "color"}
     with pytest.raises(TableError, match=r"lacks the column 'color' of the .*did you mean 'Color'\?"):
         encoder.transform(pa.table(new | {"Color": ["a", "b"]}))
-    with pytest.raises(TableError, match="lacks the column 'x' and 3 more"):
+    with pytest.raises(TableError, match=r"lacks the column 'x' and 3 more .*: not used so far: 'a'\."):
         encoder.transform(pa.table({"a": [1]}))
     _, said = encoder.transform(pa.table(new | {"color": ["a", "b"], "zip": [1, 2], "y": [1, 2]}))
     assert in_words(said) == ["2 rows with the column 'zip', unknown when fitting and ignored"]
@@ -94,10 +94,10 @@ def test_missing_and_extra_columns() -> None:
 def test_values_out_of_range_are_counted_and_add_up_over_batches() -> None:
     encoder = fit(**FITTED)
     new = {
-        "x": [-4.0, 9.5, -5.0],
+        "x": [-5.5, 10.5, -5.0],
         "flag": [True] * 3,
         "color": ["a"] * 3,
-        "when": [dt.date(2019, 12, 31)] * 3,
+        "when": [dt.date(2019, 12, 30)] * 3,
     }
     table = pa.table(new)
     total: Counter[str] = Counter()
@@ -108,6 +108,23 @@ def test_values_out_of_range_are_counted_and_add_up_over_batches() -> None:
         "2 values of 'x' outside the training range, -4 to 9",
     ]
     assert total == encoder.transform(table)[1]
+
+
+def test_values_just_out_of_range_are_no_news() -> None:
+    """x spans -4 to 9 and the dates 11 days: a tenth more is not far."""
+    new = {"x": [-5.2, 10.2], "flag": [True] * 2, "color": ["a"] * 2}
+    _, said = fit(**FITTED).transform(pa.table(new | {"when": [dt.date(2019, 12, 31), dt.date(2020, 1, 13)]}))
+    assert not said
+
+
+def test_many_columns_out_of_range_share_a_line() -> None:
+    powers = {name: [float(i**k) for i in range(12)] for k, name in enumerate("abcde", start=1)}
+    encoder = fit(**powers, color=["u", "v", "w"] * 4)
+    _, said = encoder.transform(pa.table({name: [-1e6, 1e6] for name in powers} | {"color": ["new", "u"]}))
+    assert in_words(said) == [
+        "10 values of 'a', 'b', 'c' and 2 more columns outside the training range",
+        "1 value of 'color' not seen when fitting",
+    ]
 
 
 def test_csv_is_parsed_with_the_types_of_the_fit(tmp_path: Path) -> None:

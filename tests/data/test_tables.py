@@ -379,3 +379,20 @@ def test_folder_with_other_things(tmp_path: Path) -> None:
     (tmp_path / "zz.parquet").unlink()
     (tmp_path / "notes.txt").write_text("read me")
     assert open_table(tmp_path).n_rows == 1
+
+
+@pytest.mark.parametrize("counted", [1 << 24, 700])
+def test_the_rows_of_a_text_are_estimated_from_its_first_bytes(counted: int, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("widegp.data.tables.COUNTED_BYTES", counted)
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "".join(f"{i},{i + 1}\n" for i in range(100, 600)))
+    about = open_table(path).rows_about()
+    assert about == 500 if counted > 5000 else abs(about - 500) < 10
+
+
+def test_rows_are_known_or_unknown_where_there_are_no_lines(table: pa.Table, tmp_path: Path) -> None:
+    pq.write_table(table, tmp_path / "t.parquet")
+    assert open_table(tmp_path / "t.parquet").rows_about() == N
+    with pa.ipc.new_stream(tmp_path / "t.arrows", table.schema) as stream:
+        stream.write_table(table)
+    assert open_table(tmp_path / "t.arrows").rows_about() is None

@@ -230,3 +230,21 @@ def test_five_coefficients_carry_the_whole_kernel(name):
 def test_misuse_of_a_mixture_says_what_to_do(build_wrongly, error, message):
     with pytest.raises(error, match=message):
         build_wrongly()
+
+
+def test_arcsine_keeps_all_digits():
+    import jax
+    import jax.numpy as jnp
+    import mpmath
+
+    from widegp.kernels.arc import arcsin
+
+    s = np.concatenate([np.linspace(-1, 1, 401), 1 - np.logspace(-16, -1, 40), np.logspace(-300, -1, 40)])
+    with jax.enable_x64(True):
+        ours, slopes = jax.vmap(jax.value_and_grad(arcsin))(jnp.asarray(s))
+    inside = np.abs(s) < 1
+    with mpmath.workdps(50):
+        true = [mpmath.asin(mpmath.mpf(float(x))) for x in s]
+        by_s = [1 / mpmath.sqrt(1 - mpmath.mpf(float(x)) ** 2) for x in s[inside]]
+    np.testing.assert_allclose(np.asarray(ours), np.array(true, float), rtol=5e-16, atol=0)
+    np.testing.assert_allclose(np.asarray(slopes)[inside], np.array(by_s, float), rtol=1e-14)

@@ -143,6 +143,16 @@ def test_many_rows_make_a_small_file_and_leave_no_settings_behind(model, held_ou
     assert len(page.encode()) < 1_000_000
 
 
+def test_provenance_and_ranges_in_plain_words(summary):
+    told = dict(summary, provenance={"date": "2026-01-31T08:58:12+00:00"})
+    told["provenance"]["settings"] = {"ard": False, "budget": None, "rank": 500, "jitter": 0}
+    told["columns"] = [{"name": "year", "kind": "numeric", "missing": 0, "min": 2018.0, "max": 2024.0}]
+    page = render_html(told)
+    assert "<dd>rank 500, jitter 0</dd>" in page
+    assert page.count("2026-01-31 08:58 UTC") == 2 and "T08:58" not in page
+    assert "2018 to 2024" in page
+
+
 def test_importing_the_report_imports_no_library_for_drawing():
     code = "import sys, widegp.report; sys.exit(any(m in sys.modules for m in ('matplotlib', 'rich')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -13,8 +13,9 @@ from widegp.held_out import HeldOut
 from widegp.inference.priors import resolve_priors
 from widegp.inference.result import Direction, FitResult, Reason
 from widegp.report import render_html, summarise
-from widegp.report.formatting import clean, memory, number, percent, plain, seconds, short
+from widegp.report.formatting import clean, exact, memory, moment, number, percent, plain, seconds, short
 from widegp.report.summary import coverage_by_level, quantile_plot, residual_trend, rmse_error
+from widegp.report.svg import tick
 from widegp.report.verdict import chance, open_directions, verdict, warnings_of
 
 from .conftest import HOSTILE, draw
@@ -63,6 +64,20 @@ def test_the_verdict_on_intervals(rows, factor, word, said):
     told = judge(forecaster(rows, factor))
     assert told["intervals"] == word
     assert said in told["headline"]
+
+
+def test_a_headline_does_not_praise_one_level_alone():
+    """Residuals of +-1, one in twenty of +-3: 95% intervals are right, those of 50% hold nothing."""
+    rng = np.random.default_rng(0)
+    n = 1000
+    z = rng.choice([-1.0, 1.0], n) * np.where(rng.random(n) < 0.05, 3.0, 1.0)
+    told = judge(changed(n, pit=stats.norm.cdf(z), y=forecaster(n).mean + z))
+    assert told["intervals"] == "honest at one level"
+    assert "95% intervals are honest, but its 50% intervals are too narrow (they hold 0%)" in told["headline"]
+    # Two in three values lie above the median, and central intervals of every level hold their share.
+    depth, side = (np.arange(n) + 0.5) / n, np.where(np.arange(n) % 3, 1.0, -1.0)
+    told = judge(changed(n, pit=(1 + side * depth) / 2))
+    assert "honest, but observed values do not fall evenly in them" in told["headline"]
 
 
 def test_the_verdict_on_accuracy():
@@ -198,6 +213,37 @@ def test_a_summary_needs_no_sample_and_the_page_no_finite_interval(model, held_o
 )  # fmt: skip
 def test_numbers(value, text):
     assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2018.0, "2018"), (10001, "10001"), (7.0, "7"), (-0.25, "−0.25"), (1234567, "1234567"),
+        (1 / 3, "0.333333"),
+    ],
+)  # fmt: skip
+def test_values_of_the_table_are_shown_as_they_are(value, text):
+    assert exact(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (2020, 2018, 2024, "2020"), (200_000, 0, 600_000, "200k"), (0, 0, 600_000, "0"),
+        (5e5, 0, 2e6, "0.5M"),
+        (-15_000, -20_000, 100, "−15k"), (0.1 + 0.2, 0, 1, "0.3"), (1e-17, -1, 1, "0"),
+        (2e-5, 0, 4e-5, "2 × 10⁻⁵"), (3e12, 0, 4e12, "3 × 10¹²"), (2.5e9, 0, 4e9, "2.5bn"),
+    ],
+)  # fmt: skip
+def test_ticks_need_no_power_of_ten_in_the_corner(value, low, high, text):
+    assert tick(value, low, high) == text
+
+
+def test_moments():
+    assert moment("2026-01-31T08:58:12+00:00") == "2026-01-31 08:58 UTC"
+    assert moment("2026-01-31T08:58:12+02:00") == "2026-01-31 06:58 UTC"
+    assert moment("2026-01-31T08:58:12") == "2026-01-31 08:58"
+    assert moment("yesterday") == "yesterday"
 
 
 def test_shares_times_and_sizes():

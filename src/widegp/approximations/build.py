@@ -12,8 +12,6 @@ from widegp.anchors import Anchors, choose_anchors
 from widegp.approximations.dense import Dense
 from widegp.approximations.family import Family
 from widegp.approximations.nystrom import Nystrom
-from widegp.approximations.sums import RULES
-from widegp.approximations.whitening import JITTERS, least_jitter
 from widegp.compute.backend import Backend
 from widegp.data.arrays import is_mapped, take
 from widegp.engines.base import Engine, Rows
@@ -103,8 +101,7 @@ class Builder:
             rows, neighbors = take(self.X, self.order), relabelled(self.neighbors, near)
         else:
             rows, neighbors = self.X, self.neighbors
-        jitter = JITTERS[0] if RULES[name].residual else least_jitter(len(self.X))
-        return Family(name, self._placed(rows, neighbors), self.Z, self.backend, self.engine, jitter)
+        return Family(name, self._placed(rows, neighbors), self.Z, self.backend, self.engine)
 
     def changed(self, kernel: Kernel) -> float:
         """Share of neighbours that a search under ``kernel`` would replace, on a sample of rows."""

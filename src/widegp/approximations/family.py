@@ -29,6 +29,9 @@ from widegp.kernels.base import Kernel
 
 Array = Any
 
+# Error of W'SW / noise, beside the identity, up to which sums are made of raw k(Z, x).
+DIGITS = 1e-6
+
 
 @dataclass
 class Family:
@@ -48,9 +51,18 @@ class Family:
     share: float = 1.0
     settled: bool = False
 
-    @property
-    def rule(self) -> Rule:
-        return RULES[self.name]
+    def rule(self, model: Model) -> Rule:
+        """How the sums are made under this model: of features where sums of k(Z, x) would lose their digits.
+
+        S = sum k(Z, x) k(Z, x)' carries an error of about eps n mean(K)^2, which W'SW / noise multiplies by
+        |W|^2 / noise. It stands beside the identity.
+        """
+        rule = RULES[self.name]
+        if rule.residual or len(self.Z) == 0:
+            return rule
+        scale = self.backend.compiled(_scale_of_weighing, self.backend)(model)
+        error = float(np.finfo(float).eps) * self.n_rows * float(scale)
+        return rule._replace(whitened=not error < DIGITS)
 
     @property
     def n_rows(self) -> int:
@@ -64,19 +76,8 @@ class Family:
         self.jitter = max(self.jitter, white.jitter)
         return Model(kernel, noise, self.Z, white)
 
-    def _tamer(self, model: Model) -> Model | None:
-        """The model with the next larger jitter, where its sums do not depend on it and there is one.
-
-        Only before the first value: later ones would not compare with those before them.
-        """
-        larger = [jitter for jitter in JITTERS if jitter > self.jitter]
-        if self.rule.residual or self.settled or not larger:
-            return None
-        self.jitter = larger[0]
-        return self.model(model.kernel, model.noise)
-
-    def sums(self, model: Model, rows: Rows) -> Sums:
-        return self.engine.map_sum(partial(block_sums, self.backend, self.rule, model), rows)
+    def sums(self, rule: Rule, model: Model, rows: Rows) -> Sums:
+        return self.engine.map_sum(partial(block_sums, self.backend, rule, model), rows)
 
     def evaluate(
         self, kernel: Kernel, noise: float, y: np.ndarray, dy: np.ndarray | None = None
@@ -86,24 +87,21 @@ class Family:
         model = self.model(kernel, noise)
         if model is None:
             return failure("the anchors' kernel matrix has no Cholesky factor; use fewer anchors")
-        raw = _scaled(self.sums(model, rows), self.share)
+        rule = self.rule(model)
+        raw = _scaled(self.sums(rule, model, rows), self.share)
         if int(raw.failed):
             return failure(f"{int(raw.failed)} rows have no positive variance given their neighbours")
-        from_sums = self.backend.compiled(_from_sums, self.backend, self.rule)
+        from_sums = self.backend.compiled(_from_sums, self.backend, rule)
         value, raw_bar, inner, noise_bar = from_sums(model, raw)
-        while not np.isfinite(float(value)):
-            # Raw sums lose digits when weighed by a large W; they do not depend on it, so try a smaller one.
-            model = self._tamer(model)
-            if model is None:
-                return failure("the likelihood is not finite at these parameters")
-            value, raw_bar, inner, noise_bar = from_sums(model, raw)
+        if not np.isfinite(float(value)):
+            return failure("the likelihood is not finite at these parameters")
         self.settled = True
         passed: BlockGradient = self.engine.map_sum(
-            partial(block_pullback, self.backend, self.rule, model, _scaled(raw_bar, self.share)), rows
+            partial(block_pullback, self.backend, rule, model, _scaled(raw_bar, self.share)), rows
         )
         kernel_bar = passed.kernel
         if len(self.Z):
-            through_anchors = self.backend.compiled(_through_anchors, self.backend, self.rule)(
+            through_anchors = self.backend.compiled(_through_anchors, self.backend, rule)(
                 model, inner, passed.W
             )
             kernel_bar = add_trees(kernel_bar, through_anchors)
@@ -118,7 +116,9 @@ class Family:
         model = self.model(kernel, noise)
         if model is None:
             raise ArithmeticError("The anchors' kernel matrix has no Cholesky factor; use fewer anchors.")
-        weights = feature_weights(self.backend, weigh(self.backend, self.rule, model, self.sums(model, rows)))
+        rule = self.rule(model)
+        sums = weigh(self.backend, rule, model, self.sums(rule, model, rows))
+        weights = feature_weights(self.backend, sums)
         if not np.all(np.isfinite(np.asarray(weights.beta))):
             raise ArithmeticError(
                 "The weights of the features are not finite at the estimates; use fewer anchors, or"
@@ -143,18 +143,25 @@ class Family:
         return replace(self, rows=self.rows.restricted(rows), share=self.n_rows / len(rows))
 
 
+def _scale_of_weighing(backend: Backend, model: Model) -> Array:
+    """mean(K)^2 |W|^2 / noise, with the longest column of W for its norm."""
+    xp = backend.xp
+    mean = xp.mean(backend.diagonal(model.kernel, model.Z))
+    return mean**2 * xp.max(xp.sum(model.white.W**2, axis=0)) / model.noise
+
+
 def _from_sums(
     backend: Backend, rule: Rule, model: Model, raw: Sums
 ) -> tuple[Array, Sums, Array, Array]:
     """F, dF/d(raw sums), W_bar'W, dF/dnoise."""
     weighted = weigh(backend, rule, model, raw)
     value, bar = negative_log_likelihood(backend, rule, weighted)
-    return value, *weigh_pullback(rule, model, raw, weighted, bar)
+    return value, *weigh_pullback(backend, rule, model, raw, weighted, bar)
 
 
 def _through_anchors(backend: Backend, rule: Rule, model: Model, inner: Array, by_blocks: Array) -> Array:
-    """dF/dkernel through K_ZZ; rows that keep their residual send dF/dW from their blocks."""
-    if rule.residual:
+    """dF/dkernel through K_ZZ; sums of features send dF/dW from their blocks."""
+    if rule.residual or rule.whitened:
         inner = inner + by_blocks.T @ model.white.W
     return whiten_pullback(backend, model.kernel, model.Z, model.white, inner)[0]
 

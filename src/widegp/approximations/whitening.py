@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from widegp.compute.backend import Backend
 from widegp.kernels.base import Kernel
 
@@ -13,17 +11,6 @@ Array = Any
 
 # Relative to the mean of the diagonal; raised tenfold until the factor exists, and recorded.
 JITTERS = tuple(10.0**p for p in range(-10, -3))
-# Digits that sums of raw k(Z, x) keep when they are weighed by W afterwards: 1 / (ROUNDING n eps) of jitter.
-ROUNDING = 100
-
-
-def least_jitter(n_rows: int) -> float:
-    """The jitter from which W'SW is right to about 1% of the identity beside it, S = sum k(Z, x) k(Z, x)'.
-
-    |W|^2 is 1 / jitter at most and S carries an error of n eps, both in units of the mean of K(x, x).
-    """
-    wanted = ROUNDING * n_rows * float(np.finfo(float).eps)
-    return next((jitter for jitter in JITTERS if jitter >= wanted), JITTERS[-1])
 
 
 class Whitener(NamedTuple):
@@ -68,7 +55,7 @@ def whiten_pullback(
     xp = backend.xp
     inner = -inner if L_bar is None else white.L.T @ L_bar - inner
     P = xp.tril(inner) - xp.eye(inner.shape[0]) * xp.diagonal(inner) / 2
-    S = white.W @ P @ white.W.T
+    S = backend.matmul(white.W, backend.matmul(P, white.W.T))
     K_bar = (S + S.T) / 2
     noise_bar = xp.trace(K_bar)
     # The jitter is a share of the mean diagonal, so it moves with the kernel.

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import typer
@@ -37,6 +37,18 @@ def interrupts_as_such() -> Iterator[None]:
         if _received:
             raise KeyboardInterrupt from error
         raise
+
+
+@contextlib.contextmanager
+def interrupted_with(words: Callable[[], str]) -> Iterator[None]:
+    """An interrupt inside is told with ``words()``, asked for when it comes: what is saved by then counts."""
+    try:
+        with interrupts_as_such():
+            yield
+    except Interrupted:
+        raise
+    except KeyboardInterrupt as stop:
+        raise Interrupted(words()) from stop
 
 
 class GuardedCommands(TyperGroup):
@@ -75,6 +87,8 @@ class GuardedCommands(TyperGroup):
 
 def _sentence(error: Exception) -> str | None:
     """What the user should do about ``error``; None for a bug."""
+    if isinstance(error, typer.BadParameter):
+        error.message = _about_value(error)
     if isinstance(error, typer.TyperException):
         return error.format_message()
     if isinstance(error, MemoryError):
@@ -85,6 +99,22 @@ def _sentence(error: Exception) -> str | None:
     if isinstance(error, ValueError):
         return str(error)
     return None
+
+
+def _about_value(error: typer.BadParameter) -> str:
+    """What is wrong with the value of an option, with the value: the validator's own words leave it out."""
+    faults: list[Any] = getattr(error.__cause__, "errors", list)()
+    if not faults:
+        return error.message
+    fault = faults[0]
+    value, limits = fault.get("input"), fault.get("ctx", {})
+    known = {
+        "greater_than_equal": f"{value} is too small; pass at least {limits.get('ge')}.",
+        "less_than_equal": f"{value} is too large; pass at most {limits.get('le')}.",
+        "int_parsing": f"{value!r} is not a whole number.",
+        "float_parsing": f"{value!r} is not a number.",
+    }
+    return known.get(fault.get("type"), error.message.removeprefix("Value error, "))
 
 
 def _about_file(error: OSError) -> str:

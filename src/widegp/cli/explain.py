@@ -23,7 +23,11 @@ def explain(
     model: options.ModelFile,
     table: Annotated[
         Path | None,
-        typer.Argument(metavar="[TABLE]", help="Rows to explain the model on; its own if left out."),
+        typer.Argument(
+            metavar="[TABLE]",
+            help="Rows to explain the model on; its own if left out.",
+            callback=options.existing,
+        ),
     ] = None,
     level: options.Level = 0.95,
     seed: options.Seed = 0,
@@ -39,11 +43,15 @@ def explain(
       widegp explain houses.widegp houses.csv --json
     """
     from widegp.explain import explain as explained
+    from widegp.explain import source_columns
     from widegp.table_model import TableModel
 
     fitted = TableModel.load(model)
     rows = fitted.inputs_held() if table is None else _rows(fitted, table)
-    found = explained(fitted.regressor, rows, fitted.encoder.feature_names, level=level, seed=seed)
+    found = explained(
+        fitted.regressor, rows, fitted.encoder.feature_names,
+        sources=source_columns(fitted.encoder), level=level, seed=seed,
+    )  # fmt: skip
     if as_json:
         print_json({"model": str(model), "target": fitted.target, **found})
     else:
@@ -67,12 +75,13 @@ def _as_text(found: dict[str, Any], target: str) -> RenderableType:
 
     from widegp.report.formatting import number, percent, short
 
-    curves = {curve["index"]: curve for curve in found["partial_dependence"]}
+    # A curve along one level of a category is not one along the category: its name tells them apart.
+    curves = {(curve["index"], curve["name"]): curve for curve in found["partial_dependence"]}
     inputs = Table(title=Text(f"What drives {short(target)}"))
     for name in ("input", "effect", "weight", Text(f"mean of {short(target)} from low to high")):
         inputs.add_column(name, justify="left" if name == "input" else "right")
     for entry in found["inputs"]:
-        curve = curves.get(entry["index"])
+        curve = curves.get((entry["index"], entry["name"]))
         ends = "" if curve is None else " → ".join(number(v) for v in _ends(curve["mean"]))
         inputs.add_row(Text(short(entry["name"])), percent(entry["effect"]), percent(entry["weight"]), ends)
     shares = ", ".join(f"{name} {percent(share)}" for name, share in found["balance"]["share"].items())

@@ -14,13 +14,16 @@ import typer
 
 from widegp.cli import options
 from widegp.cli.display import FitDisplay
-from widegp.cli.errors import Interrupted, interrupts_as_such
+from widegp.cli.errors import interrupted_with
 from widegp.cli.output import console, not_the_same, print_json, summary_of, warn
 
 if TYPE_CHECKING:
     from widegp.table_model import TableModel
 
 JOURNAL = "fit.journal"
+# Columns named in the line of those left out.
+MOST_NAMED = 8
+LEFT_OUT = "left out: "
 
 
 def fit(
@@ -66,38 +69,37 @@ def fit(
         anchors=anchors, ard=ard, transform=transform, budget=budget, backend=backend,
         checkpoint=None if journal is None else str(journal),
     )  # fmt: skip
+    if resume and journal is not None:
+        _say_what_is_resumed(journal)
+    saved = False
+    with interrupted_with(lambda: _how_to_go_on(journal, out if saved else None)):
+        with FitDisplay(console(stderr=True), budget) as display, _folder(journal):
+            model = _fitted(table, target, out, display, settings, drop=drop or (),
+                            test_fraction=test_fraction, seed=seed, missing=missing)  # fmt: skip
+            saved = True
+            if journal is not None:
+                # The model is on disk: nothing is left to go on with.
+                journal.unlink(missing_ok=True)
+        _show(model, out, as_json)
+
+
+def _fitted(
+    table: Path, target: str, out: Path, display: FitDisplay, settings: dict[str, Any], **split: Any
+) -> TableModel:
+    """The model, saved to ``out``; ``split`` says which columns and rows to fit on."""
     from widegp.files import check_place
     from widegp.table_model import TableModel
 
     # Hours of fitting must not end at a file that cannot be written.
     check_place(out)
-    try:
-        with (
-            interrupts_as_such(),
-            FitDisplay(console(stderr=True), budget) as display,
-            warnings.catch_warnings(),
-            _folder(journal),
-        ):
-            # They are kept with the model and shown with the scores.
-            warnings.simplefilter("ignore")
-            model = TableModel.fit(
-                table,
-                target,
-                drop or (),
-                test_fraction,
-                seed,
-                missing,
-                display.update,
-                _command(),
-                **settings,
-            )
-            model.save(out)
-    except KeyboardInterrupt as stop:
-        raise Interrupted(_how_to_go_on(journal)) from stop
-    if journal is not None:
-        # The model is on disk: nothing is left to go on with.
-        journal.unlink(missing_ok=True)
-    _show(model, out, as_json)
+    with warnings.catch_warnings():
+        # They are kept with the model and shown with the scores.
+        warnings.simplefilter("ignore")
+        model = TableModel.fit(
+            table, target, progress=display.update, command=_command(), **split, **settings
+        )
+        model.save(out)
+    return model
 
 
 def _journal(checkpoint: Path | None, resume: bool) -> Path | None:
@@ -123,21 +125,36 @@ def _journal(checkpoint: Path | None, resume: bool) -> Path | None:
 
 @contextlib.contextmanager
 def _folder(journal: Path | None) -> Iterator[None]:
-    """The folder of the journal, made if need be; what was made is removed if it stays empty."""
-    made = journal is not None and not journal.parent.exists()
+    """The folder of the journal, made if need be; this fit's, begun here or earlier, is removed if empty."""
+    own = journal is not None and (journal.exists() or not journal.parent.exists())
     if journal is not None:
         journal.parent.mkdir(exist_ok=True)
     try:
         yield
     finally:
-        if made and journal is not None and not journal.exists():
+        if own and journal is not None and not journal.exists():
             with contextlib.suppress(OSError):
                 journal.parent.rmdir()
 
 
-def _how_to_go_on(journal: Path | None) -> str:
-    if journal is None or not journal.exists():
+def _say_what_is_resumed(journal: Path) -> None:
+    """One line on stderr; a journal that is none is refused later."""
+    if not journal.exists():
+        typer.echo(f"Nothing to resume in {journal.parent}; starting afresh.", err=True)
+        return
+    with open(journal, "rb") as file:
+        evaluations = sum(b' {"z": ' in line for line in file)
+    if evaluations:
+        typer.echo(f"Resuming from {evaluations:,} evaluations in {journal}.", err=True)
+
+
+def _how_to_go_on(journal: Path | None, saved: Path | None) -> str:
+    if saved is not None:
+        return f"Interrupted; the fit is finished and its model is in {saved}."
+    if journal is None:
         return "Interrupted; no model was written. With --checkpoint DIR a fit can go on where it stopped."
+    if not journal.exists():
+        return f"Interrupted; no model was written and nothing computed yet. Begin again with: {_command()}"
     again = _command() if "--resume" in sys.argv else f"{_command()} --resume"
     return f"Interrupted; what was computed is in {journal}. Go on with: {again}"
 
@@ -158,8 +175,21 @@ def _show(model: TableModel, out: Path, as_json: bool) -> None:
 
     screen = console()
     render_terminal(summary, screen)
+    _print_left_out(model)
     rows = model.provenance["rows"]
     screen.print(f"Saved to {out}: the model as scored, fitted on the {rows:,} training rows.", markup=False)
+
+
+def _print_left_out(model: TableModel) -> None:
+    """One line for the columns that the fit could not use; what was dropped by choice is no news."""
+    apart = [
+        f"{' '.join(column['name'].split())} ({column['note'].removeprefix(LEFT_OUT)})"
+        for column in model.encoder.summary()
+        if column["note"].startswith(LEFT_OUT)
+    ]
+    if apart:
+        more = f" and {len(apart) - MOST_NAMED} more" if len(apart) > MOST_NAMED else ""
+        typer.echo(f"Left out: {', '.join(apart[:MOST_NAMED])}{more}.")
 
 
 def _compact(summary: dict[str, Any]) -> dict[str, Any]:
@@ -185,5 +215,6 @@ def _show_unscored(model: TableModel, out: Path, as_json: bool) -> None:
         return
     for text in told["warnings"]:
         warn(text)
+    _print_left_out(model)
     typer.echo(f"Fit: {regressor.result_.reason}. No row was held out, so there are no scores.")
     typer.echo(f"Saved to {out}: the model fitted on all {told['rows']:,} rows.")

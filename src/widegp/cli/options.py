@@ -21,6 +21,20 @@ def seconds(text: str) -> float:
     return value
 
 
+def existing(path: Path | None) -> Path | None:
+    """Refuse what is not there before libraries are loaded, which takes seconds."""
+    if path is None:
+        return None
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise typer.BadParameter(f"{path} does not exist; check the path.") from None
+    except (OSError, ValueError):
+        # The reader has better words for it.
+        pass
+    return path
+
+
 def fraction(value: float) -> float:
     if not 0 <= value < 1:
         raise typer.BadParameter(
@@ -44,12 +58,24 @@ BackendName = Literal["auto", "native", "xla"]
 
 TableFile = Annotated[
     Path,
-    typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet, Arrow or Feather file, or a folder of Parquet."),
+    typer.Argument(
+        metavar="TABLE",
+        callback=existing,
+        help="CSV, TSV, Parquet, Arrow or Feather file, or a folder of Parquet.",
+    ),
 ]
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A file that 'widegp fit' wrote.")]
+ModelFile = Annotated[
+    Path, typer.Argument(metavar="MODEL", callback=existing, help="A file that 'widegp fit' wrote.")
+]
 Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
 Drop = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")]
-Rank = Annotated[int, typer.Option(min=1, help="Anchors: the coarse part of the function.")]
+Rank = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Anchors: the coarse part of the function. Without --budget, auto takes at most 200.",
+    ),
+]
 Neighbors = Annotated[int, typer.Option(min=0, help="Nearest rows that each row is conditioned on.")]
 PredictNeighbors = Annotated[
     int, typer.Option(min=0, help="The same when predicting: fewer are faster, more are a little closer.")
@@ -71,7 +97,9 @@ TestFraction = Annotated[
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The same seed gives the same split and fit.")]
 Missing = Annotated[
     Literal["impute", "refuse"],
-    typer.Option(help="Missing inputs: the training median and a flag, or an error."),
+    typer.Option(
+        help="Missing inputs: the training median, with a flag where 2% or more are missing; or an error."
+    ),
 ]
 BackendOption = Annotated[BackendName, typer.Option("--backend", help="native: CPU; xla: any device.")]
 Level = Annotated[float, typer.Option(callback=probability, help="Probability of the intervals.")]

@@ -42,15 +42,12 @@ def not_the_same(out: Path, **inputs: Path | None) -> None:
             raise typer.BadParameter(f"{out} is the {name} itself; pass another name.", param_hint="'--out'")
 
 
-def summary_of(model: TableModel, explained: bool = False) -> dict[str, Any]:
-    """The summary of a model with held-out rows; ``explained`` adds effects and curves of the inputs."""
-    from widegp.explain import explain
+def summary_of(model: TableModel) -> dict[str, Any]:
+    """The summary of a model with held-out rows."""
     from widegp.report import summarise
 
     assert model.held_out is not None
-    names = model.encoder.feature_names
-    explanation = explain(model.regressor, model.inputs_held(), names) if explained else None
     return summarise(
         model.regressor, model.held_out, model.encoder.summary(), model.provenance,
-        explanation=explanation, feature_names=names,
+        feature_names=model.encoder.feature_names,
     )  # fmt: skip

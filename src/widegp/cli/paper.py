@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from widegp.cli import options
-from widegp.cli.errors import Interrupted
+from widegp.cli.errors import interrupted_with
 from widegp.cli.output import print_json
 
 DATA = "WIDEGP_DATA"
@@ -49,22 +49,19 @@ def paper(
       widegp paper tab:real_metrics_50eps --data tables
       widegp paper --data tables --year-file YearPredictionMSD.txt --out paper-report
     """
-    from widegp.paper.plan import Plan, quick_plan
-    from widegp.paper.run import parts_of, run_paper
-
-    targets = what or []
-    parts_of(targets)
     folder = _data(data)
     _must_exist(year_file, "--year-file")
     if out.exists() and not out.is_dir():
         raise typer.BadParameter(f"{out} is a file; pass the name of a folder.", param_hint="'--out'")
-    full = Plan(seed=seed, data=folder, year_file=year_file)
-    plan = quick_plan(seed, folder, year_file) if quick else full
-    try:
+    with interrupted_with(lambda: _how_to_go_on(out)):
+        from widegp.paper.plan import Plan, quick_plan
+        from widegp.paper.run import parts_of, run_paper
+
+        targets = what or []
+        parts_of(targets)
+        full = Plan(seed=seed, data=folder, year_file=year_file)
+        plan = quick_plan(seed, folder, year_file) if quick else full
         report = run_paper(out, plan, targets, lambda line: print(line, file=sys.stderr, flush=True))
-    except KeyboardInterrupt as stop:
-        again = shlex.join(["widegp", *sys.argv[1:]])
-        raise Interrupted(f"Interrupted; what was computed is in {out}. Go on with: {again}") from stop
     kept, missed = report.marks()
     if as_json:
         rows = [row.to_dict() for table in report.comparisons.values() for row in table]
@@ -75,6 +72,13 @@ def paper(
             if "miss" in (row.mark, row.sound_mark):
                 typer.echo(_missed(row.to_dict()))
     typer.echo(f"{kept} bounds kept, {missed} missed. The report is {report.page}.")
+
+
+def _how_to_go_on(out: Path) -> str:
+    again = shlex.join(["widegp", *sys.argv[1:]])
+    if not out.exists():
+        return f"Interrupted; nothing was computed yet. Begin again with: {again}"
+    return f"Interrupted; what was computed is in {out}. Go on with: {again}"
 
 
 def _missed(row: dict) -> str:

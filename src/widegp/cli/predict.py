@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from widegp.cli import options
-from widegp.cli.errors import Interrupted
+from widegp.cli.errors import interrupted_with
 from widegp.cli.output import console, not_the_same, print_json, warn
 from widegp.cli.writers import check_suffix, is_typed, table_writer
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from widegp.data.tables import TableSource
     from widegp.table_model import Predicted, TableModel
 
-BATCH_ROWS = 65536
-# Neighbours make a row cost milliseconds; the bar should still move, and Ctrl-C be heard.
-BATCH_ROWS_NEIGHBORS = 4096
+BATCH_ROWS = 16384
+# Neighbours, and all rows of an exact fit, make a row cost milliseconds; the bar should still move.
+BATCH_ROWS_SLOW = 1024
 ADDED = ("mean", "sd", "lower", "upper")
 
 
@@ -35,6 +35,12 @@ def predict(
     prefix: Annotated[str, typer.Option(help="Put before the names of the four new columns.")] = "",
     backend: Annotated[
         options.BackendName | None, typer.Option(help="By default the backend that fitted.")
+    ] = None,
+    predict_neighbors: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Nearest rows that each prediction is conditioned on; by default as fitted."
+        ),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -51,29 +57,30 @@ def predict(
     """
     check_suffix(out)
     not_the_same(out, model=model, table=table)
-    from widegp.data.columns import in_words
-    from widegp.data.tables import open_table
-    from widegp.table_model import TableModel
+    began, names = time.perf_counter(), [prefix + name for name in ADDED]
+    stopped = f"Interrupted; {out} was not written. Run the same command to begin again."
+    with interrupted_with(lambda: stopped):
+        from widegp.data.tables import open_table
+        from widegp.table_model import TableModel
 
-    began = time.perf_counter()
-    fitted, source = TableModel.load(model, backend), open_table(table)
-    names = [prefix + name for name in ADDED]
-    _check_names(source, names)
-    try:
+        fitted, source = TableModel.load(model, backend, predict_neighbors), open_table(table)
+        _check_names(source, names)
         rows, noticed = _stream(fitted, source, out, level, names)
-    except KeyboardInterrupt as stop:
-        raise Interrupted(
-            f"Interrupted; {out} was not written. Run the same command to begin again."
-        ) from stop
+    with interrupted_with(lambda: f"Interrupted; {out} is written."):
+        told = {"out": str(out), "rows": rows, "level": level, "columns": names}
+        _tell(told | {"seconds": time.perf_counter() - began}, noticed, as_json)
+
+
+def _tell(told: dict[str, Any], noticed: Counter[str], as_json: bool) -> None:
+    from widegp.data.columns import in_words
+
     said = in_words(noticed)
     if as_json:
-        seconds = time.perf_counter() - began
-        told = {"out": str(out), "rows": rows, "level": level, "columns": names}
-        print_json(told | {"seconds": seconds, "warnings": said})
+        print_json(told | {"warnings": said})
         return
     for text in said:
         warn(f"{text}.")
-    typer.echo(f"{rows:,} rows in {out}, with the columns {', '.join(names)}.")
+    typer.echo(f"{told['rows']:,} rows in {told['out']}, with the columns {', '.join(told['columns'])}.")
 
 
 def _check_names(source: TableSource, names: list[str]) -> None:
@@ -90,8 +97,9 @@ def _stream(
     """Predict batch by batch; memory is that of one batch whatever the length of the table."""
     rows, noticed = 0, Counter[str]()
     numeric = {c.name for c in model.encoder.columns if c.kind == "numeric"} | {model.target}
-    with table_writer(out) as writer, _bar(source.n_rows) as advance:
-        for batch in source.batches(BATCH_ROWS if model.regressor._rows is None else BATCH_ROWS_NEIGHBORS):
+    slow = model.regressor._rows is not None or model.regressor.approximation_ == "exact"
+    with table_writer(out) as writer, _bar(source) as advance:
+        for batch in source.batches(BATCH_ROWS_SLOW if slow else BATCH_ROWS):
             predicted = model.predict_batch(batch, level)
             writer.write_batch(_extended(batch, predicted, names, numeric if is_typed(out) else set()))
             noticed += predicted.warnings
@@ -119,12 +127,12 @@ def _extended(
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _bar(total: int | None) -> Any:
+def _bar(source: TableSource) -> Any:
     """A context that gives a function of the rows just done; a bar on a terminal, nothing elsewhere."""
     screen = console(stderr=True)
     if not screen.is_terminal:
         return nullcontext(lambda rows: None)
-    return _ShownBar(screen, total)
+    return _ShownBar(screen, source.rows_about())
 
 
 class _ShownBar:

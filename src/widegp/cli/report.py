@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from widegp.cli import options
-from widegp.cli.output import not_the_same, print_json, summary_of
+from widegp.cli.output import not_the_same, print_json
 
 
 def report(
@@ -34,9 +34,14 @@ def report(
         raise ValueError(
             f"{model} was fitted on all rows and has no scores; fit it with --test-fraction above 0."
         )
-    from widegp.report import render_html
+    from widegp.explain import explain, source_columns
+    from widegp.report import render_html, summarise
 
-    summary = summary_of(fitted, explained=True)
+    names, sources = fitted.encoder.feature_names, source_columns(fitted.encoder)
+    summary = summarise(
+        fitted.regressor, fitted.held_out, fitted.encoder.summary(), fitted.provenance,
+        explanation=explain(fitted.regressor, fitted.inputs_held(), names, sources=sources),
+    )  # fmt: skip
     page = render_html(summary).encode()
     write_whole(out, page)
     if as_json:

@@ -107,6 +107,9 @@ class Backend(Protocol):
     def matmul(self, left: Array, right: Array) -> Array:
         """left right, for left with many rows."""
 
+    def matmul_plus(self, left: Array, right: Array, column: Array, row: Array) -> Array:
+        """left right + column row', for left with many rows."""
+
     def inner(self, left: Array, right: Array) -> Array:
         """left' right, for both with many rows."""
 

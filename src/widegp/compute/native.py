@@ -19,7 +19,8 @@ from widegp.kernels.arc import ArcForm
 
 # Factors and inner products of a chunk of rows stay within this, about the size of a last-level cache.
 CHUNK_BYTES = 24 * 2**20
-PARALLEL_ROWS = 512
+PARALLEL_ROWS = 256
+FEW_ROWS = 512
 PARALLEL_FACTOR = 1500
 COMPLEX_STEP = 1e-40
 
@@ -59,6 +60,21 @@ class NativeBackend:
     def matmul(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         out = np.empty((len(left), right.shape[1]))
         _in_parallel(lambda rows: np.matmul(left[rows], right, out=out[rows]), len(left))
+        return out
+
+    def matmul_plus(
+        self, left: np.ndarray, right: np.ndarray, column: np.ndarray, row: np.ndarray
+    ) -> np.ndarray:
+        out = np.empty((len(left), right.shape[1]))
+
+        def work(rows: slice) -> None:
+            # A few rows at a time: what the product wrote is still in cache when the rest is added.
+            for start in range(rows.start, rows.stop, FEW_ROWS):
+                few = slice(start, min(start + FEW_ROWS, rows.stop))
+                np.matmul(left[few], right, out=out[few])
+                out[few] += column[few, None] * row
+
+        _in_parallel(work, len(left))
         return out
 
     def inner(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -70,6 +70,9 @@ class XlaBackend:
     def matmul(self, left: Array, right: Array) -> Array:
         return jnp.matmul(left, right, precision="highest")
 
+    def matmul_plus(self, left: Array, right: Array, column: Array, row: Array) -> Array:
+        return self.matmul(left, right) + column[:, None] * row
+
     def inner(self, left: Array, right: Array) -> Array:
         if left is right and self.keeps_shapes:
             zero = jnp.zeros((left.shape[1], left.shape[1]), left.dtype)

@@ -18,6 +18,7 @@ import numpy as np
 from widegp.data.errors import TableError, quoted, similar
 from widegp.data.kinds import (
     FITTED,
+    OUTSIDE,
     CategoricalColumn,
     Column,
     column_from_dict,
@@ -34,6 +35,13 @@ __all__ = ["TableEncoder", "TableError", "in_words"]
 
 FORMAT = 1
 MISSING = ("impute", "refuse")
+# Standardised, the 1s of a rarer indicator lie so far out that they swamp the distances of all other inputs.
+RARE_GAPS = 0.02
+LIKE_AN_ID = "whole numbers in order, all different, as of an identifier"
+# Fewer rows may well stand in the order of an input by chance or for tidiness.
+LEAST_ID_ROWS = 20
+# More columns than this with values out of range share one line.
+MOST_OUTSIDE = 3
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,11 @@ class TableEncoder:
             | {"note": c.note}
             for c in self.columns
         ]
+
+    def like_identifiers(self) -> list[str]:
+        """Columns that look like row numbers; not one that is the only input, as of a series."""
+        found = [column.name for column in self.columns if LIKE_AN_ID in column.note and _features(column)]
+        return found if len(self.input_names) > 1 else []
 
     def transform(self, batch: pa.RecordBatch | pa.Table) -> tuple[np.ndarray, Counter[str]]:
         """X (n, I) float64, all finite, and what was odd, counted: see `in_words`."""
@@ -185,7 +198,8 @@ class TableEncoder:
         if lacking:
             more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
             others = [name for name in batch.schema.names if name not in self.input_names]
-            cure = f"rename or add it: {similar(lacking[0], others)}" if others else "add it."
+            near = similar(lacking[0], others, "not used so far:")
+            cure = f"rename or add it: {near}" if others else "add it."
             raise TableError(
                 f"The table lacks the column {quoted(lacking[0])}{more} of the fitted model; {cure}"
             )
@@ -201,10 +215,22 @@ class TableEncoder:
 def in_words(said: Counter[str]) -> list[str]:
     """The counts of ``transform``, the largest first: "3 values of 'color' not seen when fitting"."""
     phrases = []
-    for words, n in said.most_common():
+    for words, n in _together(said).most_common():
         noun, rest = words.split(" ", 1)
         phrases.append(f"{_count(n, noun.removesuffix('s'))} {rest}")
     return phrases
+
+
+def _together(said: Counter[str]) -> Counter[str]:
+    """The counts, those of many columns with values out of range summed into one that names the first."""
+    outside = [words for words, _ in said.most_common() if OUTSIDE in words]
+    if len(outside) <= MOST_OUTSIDE:
+        return said
+    names = [words.removeprefix("values of ").split(f" {OUTSIDE}")[0] for words in outside]
+    rest = f"{', '.join(names[:MOST_OUTSIDE])} and {len(names) - MOST_OUTSIDE} more columns"
+    merged = Counter({words: n for words, n in said.items() if OUTSIDE not in words})
+    merged[f"values of {rest} {OUTSIDE}"] = sum(said[words] for words in outside)
+    return merged
 
 
 def _count(n: int, noun: str) -> str:
@@ -232,18 +258,32 @@ def _learnt(name: str, values: Values, seen: dict[bytes, str]) -> Column:
         return Column(name, values.kind, n_missing, "; ".join(filter(None, (note, values.remark))))
     column = FITTED[values.kind].fit(name, values)
     varies = bool(column.value_features())
+    if n_missing == 0 and not varies:
+        return Column(name, values.kind, 0, "left out: constant")
     if n_missing == 0:
-        return column if varies else Column(name, values.kind, 0, "left out: constant")
+        return _noted(column, LIKE_AN_ID) if _counts_up(values) else column
+    if varies and n_missing < RARE_GAPS * values.data.size:
+        return _noted(column, "gaps too rare for an input of their own")
     first = seen.setdefault(hashlib.sha256(values.missing.tobytes()).digest(), name)
     if first != name and not varies:
         note = f"left out: constant, and missing where {quoted(first)} is"
         return Column(name, values.kind, n_missing, note)
-    notes = [column.note] if column.note else []
-    if first != name:
-        notes.append(f"missing where {quoted(first)} is")
-    if not varies:
-        notes.append("constant: used for where it is missing")
-    return replace(column, indicator=first == name, note="; ".join(notes))
+    gaps = f"missing where {quoted(first)} is" if first != name else ""
+    constant = "" if varies else "constant: used for where it is missing"
+    return replace(_noted(column, gaps, constant), indicator=first == name)
+
+
+def _noted(column: Column, *notes: str) -> Column:
+    return replace(column, note="; ".join(filter(None, (column.note, *notes))))
+
+
+def _counts_up(values: Values) -> bool:
+    """Whether the values are whole numbers that rise, or fall, from each row to the next, as row numbers."""
+    if values.kind != "numeric" or values.data.size < LEAST_ID_ROWS:
+        return False
+    steps = np.diff(values.data)
+    whole = bool(np.all(values.data == np.floor(values.data)))
+    return whole and bool(np.all(steps > 0) or np.all(steps < 0))
 
 
 def _digest(values: Values) -> bytes:

@@ -21,8 +21,8 @@ def quoted(value: object) -> str:
     return repr(text if len(text) <= LONGEST_WORD else text[:LONGEST_WORD] + "...")
 
 
-def similar(name: str, names: Iterable[str]) -> str:
-    """The end of a sentence that lists the names close to ``name``, or the first ones."""
+def similar(name: str, names: Iterable[str], listed: str = "the columns are") -> str:
+    """The end of a sentence that lists the names close to ``name``, or the first ones after ``listed``."""
     names = list(names)
     # Names that differ in case alone are close in meaning and far apart for difflib.
     folded = {other.casefold(): other for other in names}
@@ -32,7 +32,7 @@ def similar(name: str, names: Iterable[str]) -> str:
     if not names:
         return "the table has no columns."
     rest = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return f"the columns are {', '.join(map(quoted, names[:8]))}{rest}."
+    return f"{listed} {', '.join(map(quoted, names[:8]))}{rest}."
 
 
 @contextmanager

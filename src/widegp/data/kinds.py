@@ -6,7 +6,8 @@
     categorical        level -> one feature per level, 0 or 1          missing: all 0
                             of more than 20 levels, the 19 most frequent and one for all others
 
-A column that was missing in training rows has one more feature, 1 where it is missing.
+A column that was missing in at least 2% of the training rows has one more feature, 1 where it is missing.
+A value is counted as out of range where it lies outside the training range by more than a tenth of it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 MOST_LEVELS = 20
 # Levels remembered beside those with a feature, so that a level never seen can be told from a rare one.
 MOST_RARE = 10_000
+# Of a random split, some held-out value of every column lies just beyond the training rows.
+BEYOND = 0.1
+OUTSIDE = "outside the training range"
 DAY = 86_400_000_000
 YEAR = 365.25
 # By type, the largest number that a description may hold; NaN is no smaller than any.
@@ -86,8 +90,9 @@ class NumericColumn(Column):
         return (self.name,) if self.varies else ()
 
     def encode(self, values: Values, said: Counter[str]) -> np.ndarray:
+        margin = BEYOND * (self.high - self.low)
         said[_outside(self.name, f"{self.low:g}", f"{self.high:g}")] += int(
-            np.sum((values.data < self.low) | (values.data > self.high))
+            np.sum((values.data < self.low - margin) | (values.data > self.high + margin))
         )
         x = np.where(values.missing, self.median, values.data)[:, None]
         return x if self.varies else x[:, :0]
@@ -121,7 +126,8 @@ class DateColumn(Column):
 
     def encode(self, values: Values, said: Counter[str]) -> np.ndarray:
         present = ~values.missing
-        outside = ((values.data < self.low) | (values.data > self.high)) & present
+        margin = int(BEYOND * (self.high - self.low))
+        outside = ((values.data < self.low - margin) | (values.data > self.high + margin)) & present
         said[_outside(self.name, _day(self.low), _day(self.high))] += int(outside.sum())
         if values.zoned != self.zoned:
             which = "without a time zone" if self.zoned else "with a time zone"
@@ -233,7 +239,7 @@ def unique_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _outside(name: str, low: str, high: str) -> str:
-    return f"values of {quoted(name)} outside the training range, {low} to {high}"
+    return f"values of {quoted(name)} {OUTSIDE}, {low} to {high}"
 
 
 def _day(moment: int) -> str:

@@ -26,6 +26,8 @@ __all__ = ["FIRST_ROW", "TableError", "TableSource", "open_table"]
 FIRST_ROW = b"widegp.first_row"
 
 HEAD = 4096
+# Lines are counted in these to estimate the rows of a text.
+COUNTED_BYTES = 16 << 20
 TEXT_SUFFIXES = {".csv", ".tsv", ".tab", ".txt"}
 PARQUET_SUFFIXES = {".parquet", ".pq", ".parq"}
 ARROW_SUFFIXES = {".arrow", ".arrows", ".feather", ".ipc"}
@@ -98,6 +100,16 @@ class TableSource:
                 return pa.Table.from_batches(list(self.batches(columns=columns)))
             table = settle(pa.Table.from_batches(list(self.batches(columns=columns))))
         return table.replace_schema_metadata()
+
+    def rows_about(self) -> int | None:
+        """The rows, for text estimated from the lines that the first bytes hold; None where unknown."""
+        if self.n_rows is not None or _format(self.path) != "text":
+            return self.n_rows
+        with in_file(self.path), open(self.path, "rb") as file:
+            first = file.read(COUNTED_BYTES)
+            lines = first.count(b"\n") + (not first.endswith(b"\n"))
+            # The header is no row.
+            return max(1, round(lines * self.path.stat().st_size / len(first)) - 1)
 
     def sha256(self) -> str:
         """Digest of the file's bytes; of a folder, digest of the digests of its files in order of name."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from widegp.report.formatting import percent, short
+from widegp.report.formatting import exact, percent, short
 from widegp.report.svg import BLUE, GREY, INK, MUTED, ORANGE, label, legend, log_scale, new_figure
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def partial_dependence(curve: dict[str, Any], target: str, limits: tuple[float, 
         axes.vlines(x, curve["rows_lower"], curve["rows_upper"], color=GREY, lw=9, alpha=0.3)
         axes.errorbar(x, curve["mean"], [low, high], color=BLUE, lw=0, elinewidth=2, marker="o", ms=6)
         axes.set(xlim=(-0.6, len(x) - 0.4))
-        axes.set_xticks(x, [f"{value:.4g}" for value in curve["x"]])
+        axes.set_xticks(x, [exact(value) for value in curve["x"]])
     else:
         axes.fill_between(x, curve["rows_lower"], curve["rows_upper"], color=GREY, alpha=0.25, lw=0)
         axes.fill_between(x, *band, color=BLUE, alpha=0.3, lw=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,22 @@ def number(x: float | None, digits: int = 3) -> str:
     if not -4 <= power < 7:
         return f"{mantissa} × 10{str(power).translate(SUPERSCRIPTS)}".replace("-", "−")
     return f"{float(f'{mantissa}e{power}'):,.{max(0, digits - 1 - power)}f}".replace("-", "−")
+
+
+def exact(x: float) -> str:
+    """A value of the table as it stands there, to six digits, a whole number to all: 2018, not 2,020."""
+    shown = f"{x:.0f}" if x == round(x, 0) and abs(x) < 1e10 else f"{x:.6g}"
+    return shown.replace("-", "−")
+
+
+def moment(when: object) -> str:
+    """An ISO time to the minute, 2026-01-31 08:58 UTC; what is none stays as it is."""
+    try:
+        time = datetime.fromisoformat(str(when))
+    except ValueError:
+        return str(when)
+    zone = "" if time.tzinfo is None else " UTC"
+    return f"{time.astimezone(UTC) if zone else time:%Y-%m-%d %H:%M}{zone}"
 
 
 def percent(share: float | None, decimals: int = 0) -> str:

@@ -7,7 +7,7 @@ from importlib import resources
 from typing import Any
 
 from widegp.report import sections
-from widegp.report.formatting import percent, short
+from widegp.report.formatting import moment, percent, short
 
 # Nothing may be fetched and nothing may run, whatever a column is called.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -70,5 +70,5 @@ def _kicker(summary: dict[str, Any]) -> str:
     model, when = summary["model"], summary["provenance"].get("date")
     rows = f"{model['rows']:,} training rows" if isinstance(model["rows"], int) else None
     inputs = f"{model['inputs']} input{'s' if model['inputs'] != 1 else ''}"
-    parts = ["widegp report", rows, inputs, None if when is None else str(when)]
+    parts = ["widegp report", rows, inputs, None if when is None else moment(when)]
     return " · ".join(escape(part) for part in parts if part)

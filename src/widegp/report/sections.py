@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from widegp.report import figures
-from widegp.report.formatting import DASH, clean, memory, number, percent, seconds, short
+from widegp.report.formatting import DASH, clean, exact, memory, moment, number, percent, seconds, short
 from widegp.report.markup import bar, definitions, figure, table, text
 from widegp.report.svg import inline_svg
 
@@ -25,13 +25,16 @@ PART_WORDS = {
     "network": "network: the function itself",
     "noise": "noise: what a new observation adds",
 }
-TONES = {"honest": "good", "nearly narrow": "fair", "nearly wide": "fair", "narrow": "bad", "wide": "fair"}
+TONES = {
+    "honest": "good", "honest at one level": "fair", "nearly narrow": "fair", "nearly wide": "fair",
+    "narrow": "bad", "wide": "fair",
+}  # fmt: skip
 
 
 def tiles(summary: Summary) -> str:
     s, level = summary["scores"], percent(summary["held_out"]["level"])
     error = summary["rmse_error"]
-    rmse = f"RMSE, ± {number(error, 1)}" if error else "RMSE"
+    rmse = f"RMSE, ± {number(error, 1)} (standard error)" if error else "RMSE"
     tone = TONES.get(summary["verdict"]["intervals"], "")
     entries = [
         ("", "Explained", percent(s.get("r2")), "of the variation (R²)"),
@@ -143,7 +146,8 @@ def inputs(summary: Summary) -> str:
     if len(rows) > SHOWN_INPUTS:
         rest = table("", columns, rows[SHOWN_INPUTS:], safe=True)
         ranking += f"<details><summary>{len(rows) - SHOWN_INPUTS} more inputs</summary>{rest}</details>"
-    return f'<p class="intro">{intro}</p><div class="card scroll">{ranking}</div>{_effects(summary)}'
+    ranking = f'<div class="card scroll" tabindex="0">{ranking}</div>'
+    return f'<p class="intro">{intro}</p>{ranking}{_effects(summary)}'
 
 
 def _effects(summary: Summary) -> str:
@@ -156,8 +160,8 @@ def _effects(summary: Summary) -> str:
             figures.partial_dependence(curve, target, limits),
             f"effect-{i}",
             f"Mean prediction of {short(target)} along {short(curve['name'])}, from"
-            f" {number(curve['mean'][0])} at {number(curve['x'][0])} to {number(curve['mean'][-1])} at"
-            f" {number(curve['x'][-1])}.",
+            f" {number(curve['mean'][0])} at {exact(curve['x'][0])} to {number(curve['mean'][-1])} at"
+            f" {exact(curve['x'][-1])}.",
             "",
         )
         for i, curve in enumerate(curves)
@@ -305,8 +309,13 @@ def provenance(summary: Summary) -> str:
 
 def _flat(values: dict[str, Any]) -> Iterable[tuple[str, str]]:
     for name, value in values.items():
-        if isinstance(value, dict) and value:
-            yield name, ", ".join(f"{key} {item}" for key, item in value.items())
+        if isinstance(value, dict):
+            # What is off or has no value says nothing about the model.
+            told = [f"{key} {item}" for key, item in value.items() if item is not None and item is not False]
+            if told:
+                yield name, ", ".join(told)
+        elif name == "date" and value:
+            yield name, moment(value)
         elif name == "peak_memory":
             yield "peak memory", memory(value)
         elif value not in (None, "", [], {}):
@@ -323,5 +332,5 @@ def _count(value: Any) -> str:
 
 
 def _range(low: Any, high: Any) -> str:
-    ends = [number(v) if isinstance(v, int | float) else text(v) for v in (low, high) if v is not None]
+    ends = [exact(v) if isinstance(v, int | float) else text(v) for v in (low, high) if v is not None]
     return " to ".join(ends) if len(ends) == 2 else DASH

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from widegp.report.formatting import SUPERSCRIPTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 # Okabe and Ito's blue and vermillion, which readers with any colour vision can tell apart. In the page each
@@ -20,6 +22,9 @@ INK, MUTED, RULE, BLUE, ORANGE, GREY = "#1c2733", "#5a6673", "#dde2e8", "#0072b2
 VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", BLUE: "blue", ORANGE: "orange", GREY: "grey"}
 
 SIZE = (4.1, 3.2)
+
+# From which size of the axis on a unit is used, what it stands for, and how it is written.
+UNITS = ((1e9, 1e9, "bn"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
 
 
 def new_figure(size: tuple[float, float] = SIZE) -> tuple[Figure, Axes]:
@@ -35,12 +40,28 @@ def new_figure(size: tuple[float, float] = SIZE) -> tuple[Figure, Axes]:
     axes.tick_params(colors=MUTED, labelsize=9, length=3, color=GREY)
     axes.grid(color=RULE, lw=0.7)
     axes.set_axisbelow(True)
-    # Few ticks, and a common power of ten for small or large numbers: labels never run into each other.
+    # Few and short, so that labels never run into each other.
     axes.locator_params(nbins=5)
-    axes.ticklabel_format(scilimits=(-3, 5))
     for axis in (axes.xaxis, axes.yaxis):
-        axis.get_offset_text().set(color=MUTED, fontsize=8.5)
+        axis.set_major_formatter(_ticks_of(axis))
     return figure, axes
+
+
+def tick(value: float, low: float, high: float) -> str:
+    """The label of a tick on an axis from ``low`` to ``high``: 2018; 250k; 1.5M; 3 × 10⁻⁵."""
+    largest = max(abs(low), abs(high))
+    if abs(value) <= 1e-9 * abs(high - low):
+        return "0"
+    if not 1e-3 <= largest < 1e12:
+        mantissa, power = f"{value:e}".split("e")
+        return f"{float(mantissa):.4g} × 10{str(int(power)).translate(SUPERSCRIPTS)}".replace("-", "−")
+    # Years and other numbers of four digits are read as they are.
+    scale, unit = next((entry[1:] for entry in UNITS if largest >= entry[0]), (1.0, ""))
+    return f"{value / scale:.6g}{unit}".replace("-", "−")
+
+
+def _ticks_of(axis: Axis) -> Callable[[float, float], str]:
+    return lambda value, _: tick(value, *axis.get_view_interval())
 
 
 def label(axes: Axes, x: str = "", y: str = "") -> None:

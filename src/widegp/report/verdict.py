@@ -6,17 +6,26 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from scipy import stats
 
 from widegp.held_out import HeldOut
-from widegp.inference.result import Direction, FitResult
+from widegp.inference.result import Direction, FitResult, Reason
 from widegp.report.formatting import listed, number, percent, short
 from widegp.report.parameters import TITLES
 
 FEW_ROWS = 30
 # A difference of coverage that matters to nobody, as a share of 1 - level, however many rows confirm it.
 NEGLIGIBLE = 0.2
+# Levels that the headline speaks of where the forecast's own is not the whole story.
+OTHER_LEVELS = (0.5, 0.8, 0.9)
 LOADING = 0.3
+IN_PYTHON = " (in Python, target_transform='auto')"
+CURES = {
+    Reason.BUDGET: " Fit again with a longer --budget.",
+    Reason.MAX_ITER: " Fit again from Python with a larger max_iter.",
+    Reason.FAILED: " Look for extreme values in the table, or try --transform auto.",
+}
 # Rounding alone asks for some 1e-10 of the mean variance; the page records any amount.
 LARGE_JITTER = 1e-7
 
@@ -27,13 +36,23 @@ def chance(level: float, rows: int) -> tuple[float, float]:
     return float(low) / rows, float(high) / rows
 
 
-def honesty(held_out: HeldOut, coverage: float) -> str:
-    """ "honest", "narrow", "wide", each with "nearly" before it for a small difference, or "unknown"."""
+def misshapen(held_out: HeldOut, distance: float) -> bool:
+    """Whether Kolmogorov's ``distance`` of the PIT from uniform is large, and more than chance allows."""
+    rows = len(held_out)
+    return rows >= FEW_ROWS and distance > 0.05 and bool(stats.kstwo.sf(distance, rows) < 0.01)
+
+
+def honesty(held_out: HeldOut, coverage: float, distance: float = 0.0) -> str:
+    """ "honest", "honest at one level", "narrow", "wide", "nearly narrow", "nearly wide", or "unknown".
+
+    ``coverage`` is that of intervals of the forecast's level, ``distance`` that of the PIT from uniform:
+    where it is large, intervals of other levels do not keep their promise though those of this one do.
+    """
     if len(held_out) < FEW_ROWS:
         return "unknown"
     low, high = chance(held_out.level, len(held_out))
     if low <= coverage <= high:
-        return "honest"
+        return "honest at one level" if misshapen(held_out, distance) else "honest"
     side = "narrow" if coverage < low else "wide"
     small = abs(coverage - held_out.level) <= NEGLIGIBLE * (1 - held_out.level)
     return f"nearly {side}" if small else side
@@ -41,7 +60,7 @@ def honesty(held_out: HeldOut, coverage: float) -> str:
 
 def verdict(held_out: HeldOut, scores: dict[str, float], target: str) -> dict[str, str]:
     """A headline, the sentences below it, and the judgement of the intervals in one word."""
-    judged = honesty(held_out, scores["coverage"])
+    judged = honesty(held_out, scores["coverage"], scores["pit_distance"])
     level, rows = percent(held_out.level), len(held_out)
     r2 = scores.get("r2")
     good = r2 is not None and r2 >= 0.05
@@ -50,9 +69,10 @@ def verdict(held_out: HeldOut, scores: dict[str, float], target: str) -> dict[st
         if good
         else f"The model predicts {short(target)} no better than its mean"
     )
-    join = "and" if good == (judged == "honest" or judged.startswith("nearly")) else "but"
+    join = "and" if good == judged.startswith(("honest", "nearly")) else "but"
     intervals = {
         "honest": f"{join} its {level} intervals are honest",
+        "honest at one level": f"{join} its {level} intervals are honest, but {_other_levels(held_out)}",
         "nearly narrow": f"{join} its {level} intervals are a touch too narrow",
         "nearly wide": f"{join} its {level} intervals are a touch too wide",
         "narrow": f"{join} its {level} intervals are too narrow",
@@ -70,26 +90,41 @@ def verdict(held_out: HeldOut, scores: dict[str, float], target: str) -> dict[st
     return {"headline": f"{accuracy}, {intervals}.", "lede": lede, "intervals": judged}
 
 
+def _other_levels(held_out: HeldOut) -> str:
+    """Which intervals break their promise most, where those of the forecast's own level keep it."""
+    depth = np.abs(2 * held_out.pit - 1)
+    worst, missed = None, 0.0
+    for level in OTHER_LEVELS:
+        held = float((depth <= level).mean())
+        low, high = chance(level, len(depth))
+        if not low <= held <= high and abs(held - level) > abs(missed):
+            worst, missed = level, held - level
+    if worst is None:
+        return "observed values do not fall evenly in them"
+    side = "narrow" if missed < 0 else "wide"
+    return f"its {percent(worst)} intervals are too {side} (they hold {percent(worst + missed)})"
+
+
 def warnings_of(held_out: HeldOut, scores: dict[str, float], judged: str, result: FitResult) -> list[str]:
     """What a reader should know before trusting the numbers, the gravest first."""
     out = []
     if not result.converged:
         cause = f" ({result.problem})" if result.problem else ""
-        out.append(
-            f"The fit has not converged: {result.reason}{cause}. Give it more iterations or a larger budget."
-        )
+        out.append(f"The fit has not converged: {result.reason}{cause}.{CURES.get(result.reason, '')}")
     rows = len(held_out)
     if rows < FEW_ROWS:
-        out.append(f"Only {rows} rows were held out: the scores below are rough. Hold out more rows.")
+        out.append(
+            f"Only {rows} rows were held out: the scores are rough. Hold out more with --test-fraction 0.3."
+        )
     if judged == "narrow":
         out.append(
             f"The intervals promise {percent(held_out.level)} and hold {percent(scores['coverage'], 1)}:"
-            " uncertainty is understated. Try target_transform='auto' or more neighbours."
+            f" uncertainty is understated. Try --transform auto{IN_PYTHON} or more --neighbors."
         )
     if judged == "wide":
         out.append(
             f"The intervals promise {percent(held_out.level)} and hold {percent(scores['coverage'], 1)}:"
-            " they are safe but wider than they need be. Try target_transform='auto'."
+            f" they are safe but wider than they need be. Try --transform auto{IN_PYTHON}."
         )
     out += _shape_warnings(held_out, scores)
     if result.jitter > LARGE_JITTER:
@@ -101,18 +136,18 @@ def warnings_of(held_out: HeldOut, scores: dict[str, float], judged: str, result
 
 
 def _shape_warnings(held_out: HeldOut, scores: dict[str, float]) -> list[str]:
-    out, rows = [], len(held_out)
-    distance = scores["pit_distance"]
-    if rows >= FEW_ROWS and distance > 0.05 and stats.kstwo.sf(distance, rows) < 0.01:
+    out = []
+    if misshapen(held_out, scores["pit_distance"]):
         out.append(
-            "The predictive distributions do not have the shape of the data (see the histogram of predictive"
-            " probabilities): other levels than the one above may not hold what they promise."
+            "The predictive distributions do not have the shape of the data (the report shows a histogram of"
+            f" predictive probabilities): intervals of levels other than {percent(held_out.level)} may not"
+            f" hold what they promise. Try --transform auto{IN_PYTHON}."
         )
     outside = int((held_out.log_density == -math.inf).sum())
     if outside:
         out.append(
             f"{outside} held-out values lie where the warp of the target allows none, so the log score is"
-            " infinite. Use target_transform='yeo-johnson'."
+            " infinite. Use --transform yeo-johnson (in Python, target_transform='yeo-johnson')."
         )
     tail = stats.norm.sf(5.0)
     far = int(((held_out.pit < tail) | (held_out.pit > 1 - tail)).sum())

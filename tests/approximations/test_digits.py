@@ -1,0 +1,92 @@
+"""Anchors that nearly repeat each other: raw sums would lose all digits, sums of features keep them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import naive_gp
+import numpy as np
+import pytest
+
+from widegp.approximations import family as family_module
+from widegp.approximations.build import Builder, Dials
+from widegp.compute.backend import choose_backend
+from widegp.kernels import Mixed
+
+# Slow variation and a large signal: the kernel matrix of the anchors is nearly singular.
+SMOOTH = Mixed(sigma_a2=0.5, sigma_u2=0.02, sigma_b2=1.0, sigma_v2=200.0, alpha=0.9, w=0.8)
+NOISE = 0.01
+
+
+def table(n=300):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3))
+    return X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=n)
+
+
+def likelihood(name, backend, X, rank=60):
+    builder = Builder(X, Dials(name, rank, 0, "random", "random", 64), choose_backend(SMOOTH, backend), 0)
+    with builder.backend.scope():
+        return builder, builder.build(SMOOTH)
+
+
+@pytest.mark.parametrize("backend", ["native", "xla"])
+@pytest.mark.parametrize("name", ["vfe", "dtc"])
+def test_value_and_gradient_are_those_of_the_dense_formula(name, backend):
+    X, y = table()
+    builder, family = likelihood(name, backend, X)
+    with builder.backend.scope():
+        model = family.model(SMOOTH, NOISE)
+        assert family.rule(model).whitened
+        out = family.evaluate(SMOOTH, NOISE, y)
+    none = np.zeros((len(X), 0), int)
+    value, gradient = naive_gp.value_and_gradient(
+        lambda kernel, noise: naive_gp.family_nll(name, kernel, noise, X, y, family.Z, none, out.jitter),
+        SMOOTH,
+        NOISE,
+    )
+    assert out.value == pytest.approx(value, rel=1e-6)
+    for parameter, slope in gradient.items():
+        assert out.gradient[parameter] == pytest.approx(slope, rel=2e-4, abs=1e-3), parameter
+
+
+@pytest.mark.parametrize("backend", ["native", "xla"])
+def test_both_kinds_of_sums_agree_where_raw_ones_keep_their_digits(backend, monkeypatch):
+    X, y = table()
+    kernel = Mixed(sigma_u2=1.0)
+    answers = []
+    for digits in (family_module.DIGITS, 0.0):
+        monkeypatch.setattr(family_module, "DIGITS", digits)
+        builder, family = likelihood("vfe", backend, X, rank=20)
+        with builder.backend.scope():
+            assert family.rule(family.model(kernel, 0.1)).whitened is (digits == 0.0)
+            answers.append(family.evaluate(kernel, 0.1, y))
+            posterior = family.posterior(kernel, 0.1, y)
+            answers[-1] = replace(answers[-1], gradient={**answers[-1].gradient, "beta": posterior.beta})
+    raw, whitened = answers
+    assert raw.value == pytest.approx(whitened.value, rel=1e-10)
+    for parameter, slope in raw.gradient.items():
+        np.testing.assert_allclose(slope, whitened.gradient[parameter], rtol=1e-6, atol=1e-8)
+
+
+def test_a_likelihood_with_a_value_keeps_its_jitter():
+    X, y = table()
+    builder, family = likelihood("vfe", "native", X)
+    with builder.backend.scope():
+        family.evaluate(SMOOTH, NOISE, y)
+        jitter = family.jitter
+        # Rows of one point: no factor without jitter.
+        family.Z = np.repeat(family.Z[:1], 5, axis=0)
+        family.jitter = family_module.JITTERS[0]
+        out = family.evaluate(SMOOTH, NOISE, y)
+    assert out.problem is None or family.jitter == family_module.JITTERS[0]
+    assert jitter <= 1e-4
+
+
+def test_raw_sums_where_they_suffice():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 50))
+    builder, family = likelihood("vfe", "native", X, rank=40)
+    with builder.backend.scope(), jax.enable_x64(True):
+        assert not family.rule(family.model(Mixed(sigma_u2=1 / 50), 0.1)).whitened

@@ -1,0 +1,41 @@
+"""What runs on an accelerator only, run on the CPU: one shape for all blocks, whole programs."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from widegp import WideGPRegressor
+from widegp.compute.xla import XlaBackend
+
+
+@pytest.fixture
+def accelerator(monkeypatch):
+    """Blocks of at most 2048 rows that keep their shape, as on an accelerator with little memory."""
+    monkeypatch.setattr(XlaBackend, "keeps_shapes", property(lambda self: True))
+    monkeypatch.setattr(XlaBackend, "block_bytes", property(lambda self: 2**24))
+    monkeypatch.setattr(XlaBackend, "block_rows", 2048)
+
+
+@pytest.mark.parametrize("name", ["vfe", "fitc", "full-scale", "exact"])
+def test_fit_and_prediction_are_the_local_ones(name, accelerator):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(9000 if name != "exact" else 300, 3))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=len(X))
+    answers = {}
+    for engine, backend in (("sharded", "xla"), ("local", "native")):
+        model = WideGPRegressor(
+            approximation=name, rank=20, neighbors=5, predict_neighbors=8, anchors="kmeans", random_state=0,
+            engine=engine, backend=backend,
+        )  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(X, y)
+        answers[engine] = model.result_.objective, *model.predict(X[:700], return_std=True)
+    there, here = answers["sharded"], answers["local"]
+    # Each fit ends where it sees no more than a thousandth of a nat to gain, on its own side of the optimum.
+    assert there[0] == pytest.approx(here[0], abs=2e-2)
+    np.testing.assert_allclose(there[1], here[1], atol=5e-3)
+    np.testing.assert_allclose(there[2], here[2], rtol=5e-3)

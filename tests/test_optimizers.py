@@ -1,0 +1,102 @@
+"""Projected BFGS against SciPy's L-BFGS-B and against solutions known in closed form."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.optimize
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from widegp.inference.optimizers import bfgs, curvature_at, lbfgs
+from widegp.inference.result import Reason
+
+ROWS = 1000
+
+
+def quadratic(H, centre, log=None):
+    """ROWS (z - c)'H (z - c) / 2, counting its evaluations in ``log``."""
+
+    def objective(z):
+        if log is not None:
+            log.append(z.copy())
+        return ROWS * (z - centre) @ H @ (z - centre) / 2, ROWS * H @ (z - centre), None
+
+    return objective
+
+
+def random_problem(seed, size=5):
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(size, size))
+    return root @ root.T + 0.1 * np.eye(size), rng.normal(size=size), rng.normal(size=size) / 2
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=30, deadline=None)
+def test_the_true_curvature_reaches_the_optimum_in_the_steps_that_their_length_allows(seed):
+    H, centre, start = random_problem(seed)
+    log: list[np.ndarray] = []
+    out = bfgs(quadratic(H, centre, log), start, [(-9, 9)] * 5, ROWS, 50, H)
+    assert out.reason is Reason.CONVERGED
+    # A step is one unit at most in any entry; without that limit there would be a single one.
+    assert len(log) <= 2 + np.ceil(np.abs(centre - start).max()) * 2
+    np.testing.assert_allclose(out.z, centre, atol=2e-2)
+    assert out.value < 2e-3
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=30, deadline=None)
+def test_bounds_are_kept_and_the_constrained_optimum_is_found(seed):
+    H, centre, start = random_problem(seed)
+    bounds = [(-0.5, 0.5)] * 5
+    objective = quadratic(H, centre)
+    start = np.clip(start, -0.5, 0.5)
+    out = bfgs(objective, start, bounds, ROWS, 200, np.eye(5))
+    best = scipy.optimize.minimize(
+        lambda z: objective(z)[:2], start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-14}
+    )
+    assert np.all(np.abs(out.z) <= 0.5)
+    assert out.value == pytest.approx(best.fun, abs=2e-2)
+
+
+def test_a_wrong_curvature_is_corrected_on_the_way():
+    def rosenbrock(z):
+        return ROWS * scipy.optimize.rosen(z), ROWS * scipy.optimize.rosen_der(z), None
+
+    start = np.array([-0.8, 0.9, 0.3])
+    out = bfgs(rosenbrock, start, [(-3, 3)] * 3, ROWS, 200, 100 * np.eye(3))
+    np.testing.assert_allclose(out.z, 1, atol=1e-2)
+    assert out.reason is Reason.CONVERGED
+    np.testing.assert_allclose(
+        out.curvature @ np.ones(3), scipy.optimize.rosen_hess(out.z) @ np.ones(3), atol=60
+    )
+
+
+def test_fewer_evaluations_than_without_the_curvature():
+    H, centre, start = np.diag([1e-3, 1.0, 1e3]), np.array([0.9, -0.3, 0.1]), np.zeros(3)
+    with_it, without = [], []
+    bfgs(quadratic(H, centre, with_it), start, [(-9, 9)] * 3, ROWS, 50, 1.3 * H)
+    lbfgs(quadratic(H, centre, without), start, [(-9, 9)] * 3, ROWS, 50)
+    assert len(with_it) < len(without)
+
+
+def test_a_wall_is_walked_around():
+    def walled(z):
+        if z[0] > 0.6:
+            return np.inf, np.zeros_like(z), "a wall"
+        return ROWS * ((z[0] - 0.5) ** 2 + z[1] ** 2), 2 * ROWS * np.array([z[0] - 0.5, z[1]]), None
+
+    out = bfgs(walled, np.array([-0.4, 0.2]), [(-3, 3)] * 2, ROWS, 100, 0.3 * np.eye(2))
+    np.testing.assert_allclose(out.z, [0.5, 0.0], atol=2e-3)
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=20, deadline=None)
+def test_the_curvature_of_a_quadratic_is_its_matrix(seed):
+    H, centre, z = random_problem(seed)
+    objective = quadratic(H, centre)
+    np.testing.assert_allclose(curvature_at(objective, z, objective(z)[1], ROWS), H, rtol=1e-6, atol=1e-8)
+
+
+def test_no_curvature_where_an_evaluation_fails():
+    assert curvature_at(lambda z: (np.inf, z * 0, "failed"), np.zeros(2), np.zeros(2), ROWS) is None
