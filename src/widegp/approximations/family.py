@@ -73,8 +73,11 @@ class Family:
         white = whiten(self.backend, kernel, self.Z, jitter=self.jitter, most=most)
         if white is None:
             return None
-        self.jitter = max(self.jitter, white.jitter)
         return Model(kernel, noise, self.Z, white)
+
+    def settle(self, jitter: float) -> None:
+        """A value was found with this jitter: it stays."""
+        self.jitter, self.settled = max(self.jitter, jitter), True
 
     def sums(self, rule: Rule, model: Model, rows: Rows) -> Sums:
         return self.engine.map_sum(partial(block_sums, self.backend, rule, model), rows)
@@ -95,7 +98,7 @@ class Family:
         value, raw_bar, inner, noise_bar = from_sums(model, raw)
         if not np.isfinite(float(value)):
             return failure("the likelihood is not finite at these parameters")
-        self.settled = True
+        self.settle(model.white.jitter)
         passed: BlockGradient = self.engine.map_sum(
             partial(block_pullback, self.backend, rule, model, _scaled(raw_bar, self.share)), rows
         )

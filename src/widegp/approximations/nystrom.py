@@ -40,13 +40,17 @@ class Nystrom:
     def n_rows(self) -> int:
         return len(self.kept) + len(self.rest)
 
+    def settle(self, jitter: float) -> None:
+        """The jitter only ever grows."""
+        self.jitter = max(self.jitter, jitter)
+
     def _prepare(
         self, kernel: Kernel, noise: float, y: np.ndarray, dy: np.ndarray | None
     ) -> tuple[Model, Rows, Sums] | None:
         white = whiten(self.backend, kernel, self.Z, noise, self.jitter)
         if white is None:
             return None
-        self.jitter = max(self.jitter, white.jitter)
+        self.settle(white.jitter)
         model = Model(kernel, noise, self.Z, white)
         rows = self.others.with_target(y[self.rest], None if dy is None else dy[self.rest])
         return model, rows, self.engine.map_sum(partial(block_sums, self.backend, RAW, model), rows)

@@ -39,9 +39,9 @@ class MapObjective:
         value, gradient, jitter, problem = answer
         self.jitter = max(self.jitter, jitter)
         likelihood: Any = self.approximation
-        if hasattr(likelihood, "jitter"):
+        if problem is None and hasattr(likelihood, "settle"):
             # An answer from the journal must leave the likelihood as the evaluation left it.
-            likelihood.jitter, likelihood.settled = max(likelihood.jitter, jitter), True
+            likelihood.settle(jitter)
         return value, gradient, problem
 
     def _evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray, float, str | None]:

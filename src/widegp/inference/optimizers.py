@@ -17,8 +17,6 @@ Progress = Callable[[int, float, np.ndarray], None]
 # Relative change of the objective per row, and gradient per row, at which L-BFGS stops.
 FTOL = 1e-8
 GTOL = 1e-5
-
-
 # BFGS stops where a Newton step would gain less than this, in nats of the whole table: the estimates are then
 # within a twentieth of a posterior standard deviation of the optimum.
 GAIN = 1e-3
