@@ -188,7 +188,6 @@ class TestPredict:
         native, xla = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("native", "xla"))
         pd.testing.assert_frame_equal(native, xla, rtol=1e-7)
 
-
     def test_neighbours_can_be_chosen_when_predicting(self, table, tmp_path):
         """The fit itself does not depend on them, so a model fitted with five predicts the same."""
         fit = ["fit", table, "--target", "price", "--approximation", "vecchia", "--neighbors", 3]

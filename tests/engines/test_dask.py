@@ -116,11 +116,11 @@ class TestDask(EngineContract):
         rounds = []
 
         class Deadly(DaskEngine):
-            def map_sum(self, fn, rows):
+            def map_sum(self, fn, rows, kept=None):
                 rounds.append(fn)
                 if len(rounds) == 8:
                     threading.Timer(0.02, kill_one, [client]).start()
-                return super().map_sum(fn, rows)
+                return super().map_sum(fn, rows, kept)
 
         local = fitted(regressor())
         ours = fitted(regressor(engine=Deadly()))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from widegp.approximations.evaluation import LOG_2PI, Evaluation, failure
-from widegp.compute.backend import Backend
+from widegp.compute.backend import Backend, Cotangent
 from widegp.kernels.base import Kernel
 
 Array = Any
@@ -68,11 +68,11 @@ def _from_factor(
 ) -> tuple[Array, Array, Any, Array]:
     """F, alpha (n,), dF/dkernel, dF/dnoise."""
     xp = backend.xp
-    inverse_half = backend.solve_lower(L, xp.eye(len(y)))
+    inverse_half = backend.invert_lower(L)
     alpha = inverse_half.T @ (inverse_half @ y)
     value = y @ alpha / 2 + xp.sum(xp.log(xp.diagonal(L))) + len(y) * LOG_2PI / 2
     K_bar = (backend.inner(inverse_half, inverse_half) - alpha[:, None] * alpha[None, :]) / 2
-    return value, alpha, backend.cross_pullback(kernel, X, X, K_bar), xp.trace(K_bar)
+    return value, alpha, backend.cross_pullback(kernel, X, X, Cotangent(K_bar)), xp.trace(K_bar)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from widegp.approximations.sums import (
     Sums,
     block_pullback,
     block_sums,
+    block_sums_kept,
     weigh,
     weigh_pullback,
 )
@@ -82,6 +83,13 @@ class Family:
     def sums(self, rule: Rule, model: Model, rows: Rows) -> Sums:
         return self.engine.map_sum(partial(block_sums, self.backend, rule, model), rows)
 
+    def _sums_kept(self, rule: Rule, model: Model, rows: Rows) -> tuple[Sums, Any]:
+        """The sums and, where the rows of features fit the room there is, these rows for the second pass."""
+        room = self.backend.keep_bytes * self.engine.keepers
+        if rule.residual or 8 * self.n_rows * len(self.Z) > room:
+            return self.sums(rule, model, rows), None
+        return self.engine.map_keep(partial(block_sums_kept, self.backend, rule, model), rows)
+
     def evaluate(
         self, kernel: Kernel, noise: float, y: np.ndarray, dy: np.ndarray | None = None
     ) -> Evaluation:
@@ -91,7 +99,8 @@ class Family:
         if model is None:
             return failure("the anchors' kernel matrix has no Cholesky factor; use fewer anchors")
         rule = self.rule(model)
-        raw = _scaled(self.sums(rule, model, rows), self.share)
+        made, kept = self._sums_kept(rule, model, rows)
+        raw = _scaled(made, self.share)
         if int(raw.failed):
             return failure(f"{int(raw.failed)} rows have no positive variance given their neighbours")
         from_sums = self.backend.compiled(_from_sums, self.backend, rule)
@@ -100,7 +109,7 @@ class Family:
             return failure("the likelihood is not finite at these parameters")
         self.settle(model.white.jitter)
         passed: BlockGradient = self.engine.map_sum(
-            partial(block_pullback, self.backend, rule, model, _scaled(raw_bar, self.share)), rows
+            partial(block_pullback, self.backend, rule, model, _scaled(raw_bar, self.share)), rows, kept
         )
         kernel_bar = passed.kernel
         if len(self.Z):
@@ -143,7 +152,8 @@ class Family:
         Without anchors the objective is a sum over rows and the estimate is unbiased. With anchors the sums
         A and b are estimated without bias, and the objective, which is not linear in them, nearly so.
         """
-        return replace(self, rows=self.rows.restricted(rows), share=self.n_rows / len(rows))
+        placed = self.engine.place(self.rows.restricted(rows))
+        return replace(self, rows=placed, share=self.n_rows / len(rows))
 
 
 def _scale_of_weighing(backend: Backend, model: Model) -> Array:
@@ -153,9 +163,7 @@ def _scale_of_weighing(backend: Backend, model: Model) -> Array:
     return mean**2 * xp.max(xp.sum(model.white.W**2, axis=0)) / model.noise
 
 
-def _from_sums(
-    backend: Backend, rule: Rule, model: Model, raw: Sums
-) -> tuple[Array, Sums, Array, Array]:
+def _from_sums(backend: Backend, rule: Rule, model: Model, raw: Sums) -> tuple[Array, Sums, Array, Array]:
     """F, dF/d(raw sums), W_bar'W, dF/dnoise."""
     weighted = weigh(backend, rule, model, raw)
     value, bar = negative_log_likelihood(backend, rule, weighted)
@@ -163,8 +171,8 @@ def _from_sums(
 
 
 def _through_anchors(backend: Backend, rule: Rule, model: Model, inner: Array, by_blocks: Array) -> Array:
-    """dF/dkernel through K_ZZ; sums of features send dF/dW from their blocks."""
-    if rule.residual or rule.whitened:
+    """dF/dkernel through K_ZZ; where residuals are kept, dF/dW comes from the blocks."""
+    if rule.residual:
         inner = inner + by_blocks.T @ model.white.W
     return whiten_pullback(backend, model.kernel, model.Z, model.white, inner)[0]
 

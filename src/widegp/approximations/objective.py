@@ -33,12 +33,11 @@ def negative_log_likelihood(backend: Backend, rule: Rule, sums: Sums) -> tuple[A
     """
     xp = backend.xp
     beta, L_B = feature_weights(backend, sums)
-    eye = xp.eye(L_B.shape[0])
-    inverse_half = backend.solve_lower(L_B, eye)
+    inverse_half = backend.invert_lower(L_B)
     value = 2 * xp.sum(xp.log(xp.diagonal(L_B))) + sums.log_d + sums.q - sums.b @ beta + sums.count * LOG_2PI
     A_bar = (backend.inner(inverse_half, inverse_half) + beta[:, None] * beta[None, :]) / 2
     if rule.trace:
         value = value + sums.trace - xp.trace(sums.A)
-        A_bar = A_bar - eye / 2
+        A_bar = A_bar - xp.eye(L_B.shape[0]) / 2
     trace_bar = 0.5 if rule.trace else 0.0
     return value / 2, Sums(A_bar, -beta, 0.5, 0.5, trace_bar, 0.0, 0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from widegp.approximations.whitening import Whitener
-from widegp.compute.backend import Backend, Block, RowCotangents
+from widegp.compute.backend import Backend, Block, Cotangent, RowCotangents
 from widegp.engines.blocks import add_trees
 from widegp.kernels.base import Kernel
 
@@ -72,70 +72,83 @@ class BlockGradient(NamedTuple):
 def block_sums(backend: Backend, rule: Rule, model: Model, block: Block) -> Sums:
     """One block's share of the sums; raw (no noise, and no W unless whitened) when the residual is dropped.
 
-    This and `block_pullback` may run in another process, so each enters the backend's scope itself.
+    This and the other block functions may run in another process, so each enters the backend's scope itself.
     """
     with backend.scope():
-        return _block_sums(backend, rule, model, block)
+        if rule.residual:
+            return _residual_sums(backend, model, block)
+        return _sums(backend, rule, model, block, _features(backend, rule, model, block))
 
 
-def block_pullback(backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block) -> BlockGradient:
-    """dF/d(kernel, noise, W, psi) given dF/dsums."""
+def block_sums_kept(backend: Backend, rule: Rule, model: Model, block: Block) -> tuple[Sums, Array]:
+    """`block_sums` of a rule without residual, and the rows F (B, r) that they were made of."""
     with backend.scope():
-        return _block_pullback(backend, rule, model, bar, block)
+        F = _features(backend, rule, model, block)
+        return _sums(backend, rule, model, block, F), F
 
 
-def _block_sums(backend: Backend, rule: Rule, model: Model, block: Block) -> Sums:
+def block_pullback(
+    backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block, kept: Array | None = None
+) -> BlockGradient:
+    """dF/d(kernel, noise, W, psi) given dF/dsums; ``kept`` are the rows that `block_sums_kept` left."""
+    with backend.scope():
+        if rule.residual:
+            return _residual_pullback(backend, model, bar, block)
+        F = _features(backend, rule, model, block) if kept is None else kept
+        return _pullback(backend, rule, model, bar, block, F)
+
+
+def _residual_sums(backend: Backend, model: Model, block: Block) -> Sums:
     xp = backend.xp
     K = backend.cross(model.kernel, block.X, model.Z)
-    if rule.residual:
-        rows = backend.condition(model.kernel, model.noise, block, backend.matmul(K, model.white.W))
-        scaled = rows.features * (block.weight / rows.d)[:, None]
-        return Sums(
-            backend.inner(rows.features, scaled), rows.y @ scaled, xp.sum(block.weight * rows.y**2 / rows.d),
-            xp.sum(block.weight * xp.log(rows.d)), 0.0, xp.sum(block.weight), rows.failed,
-        )  # fmt: skip
-    F = _features(backend, rule, model, K)
-    F = F * block.weight[:, None] if backend.pads else F
-    trace = xp.sum(block.weight * backend.diagonal(model.kernel, block.X)) if rule.trace else 0.0
+    rows = backend.condition(model.kernel, model.noise, block, backend.matmul(K, model.white.W))
+    scaled = rows.features * (block.weight / rows.d)[:, None]
     return Sums(
-        backend.inner(F, F),
-        block.y @ F,
-        xp.sum(block.weight * block.y**2),
-        0.0,
-        trace,
-        xp.sum(block.weight),
-        0,
-    )
+        backend.inner(rows.features, scaled), rows.y @ scaled, xp.sum(block.weight * rows.y**2 / rows.d),
+        xp.sum(block.weight * xp.log(rows.d)), 0.0, xp.sum(block.weight), rows.failed,
+    )  # fmt: skip
 
 
-def _block_pullback(backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block) -> BlockGradient:
+def _sums(backend: Backend, rule: Rule, model: Model, block: Block, F: Array) -> Sums:
     xp = backend.xp
+    trace = xp.sum(block.weight * backend.diagonal(model.kernel, block.X)) if rule.trace else 0.0
+    squares = xp.sum(block.weight * block.y**2)
+    return Sums(backend.inner(F, F), backend.inner(F, block.y), squares, 0.0, trace, xp.sum(block.weight), 0)
+
+
+def _residual_pullback(backend: Backend, model: Model, bar: Sums, block: Block) -> BlockGradient:
     K = backend.cross(model.kernel, block.X, model.Z)
-    if rule.residual:
-        cotangents = RowCotangents(bar.A, bar.b, bar.q, bar.log_d)
-        by_features, by_y, by_noise, kernel_bar = backend.condition_pullback(
-            model.kernel, model.noise, block, backend.matmul(K, model.white.W), cotangents
-        )
-        if model.Z.shape[0] > 0:
-            K_bar = backend.matmul(by_features, model.white.W.T)
-            kernel_bar = add_trees(kernel_bar, backend.cross_pullback(model.kernel, block.X, model.Z, K_bar))
-        return BlockGradient(kernel_bar, by_noise, backend.inner(K, by_features), by_y @ block.dy)
-    F = _features(backend, rule, model, K)
-    F_bar = backend.matmul_plus(F, 2 * bar.A, block.y, bar.b)
-    F_bar = F_bar * block.weight[:, None] if backend.pads else F_bar
-    K_bar = backend.matmul(F_bar, model.white.W.T) if rule.whitened else F_bar
-    W_bar = backend.inner(K, F_bar) if rule.whitened else 0.0
+    cotangents = RowCotangents(bar.A, bar.b, bar.q, bar.log_d)
+    by_features, by_y, by_noise, kernel_bar = backend.condition_pullback(
+        model.kernel, model.noise, block, backend.matmul(K, model.white.W), cotangents
+    )
+    if model.Z.shape[0] > 0:
+        K_bar = Cotangent(by_features, model.white.W.T)
+        kernel_bar = add_trees(kernel_bar, backend.cross_pullback(model.kernel, block.X, model.Z, K_bar))
+    return BlockGradient(kernel_bar, by_noise, backend.inner(K, by_features), by_y @ block.dy)
+
+
+def _pullback(backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block, F: Array) -> BlockGradient:
+    """K_bar = 2 F bar.A + y bar.b', with the W that lies between K and F in bar already (`weigh_pullback`).
+
+    Blank rows, which pad a block, have F = 0 and y = 0.
+    """
+    K_bar = Cotangent(F, 2 * bar.A, block.y, bar.b)
     kernel_bar = backend.cross_pullback(model.kernel, block.X, model.Z, K_bar)
     if rule.trace:
         by_diagonal = bar.trace * block.weight
         kernel_bar = add_trees(kernel_bar, backend.diagonal_pullback(model.kernel, block.X, by_diagonal))
-    by_psi = xp.zeros(0)
+    by_psi = backend.xp.zeros(0)
     if block.dy.shape[1]:
-        by_psi = ((F @ bar.b + 2 * bar.q * block.y) * block.weight) @ block.dy
-    return BlockGradient(kernel_bar, 0.0, W_bar, by_psi)
+        by_F = model.white.L.T @ bar.b if rule.whitened else bar.b
+        by_psi = ((F @ by_F + 2 * bar.q * block.y) * block.weight) @ block.dy
+    return BlockGradient(kernel_bar, 0.0, 0.0, by_psi)
 
 
-def _features(backend: Backend, rule: Rule, model: Model, K: Array) -> Array:
+def _features(backend: Backend, rule: Rule, model: Model, block: Block) -> Array:
+    """F = K(X, Z), or K W where whitened: (B, r)."""
+    K = backend.cross(model.kernel, block.X, model.Z)
+    K = K * block.weight[:, None] if backend.pads else K
     return backend.matmul(K, model.white.W) if rule.whitened else K
 
 
@@ -158,17 +171,16 @@ def weigh_pullback(
 ) -> tuple[Sums, Array, Array]:
     """dF/d(raw sums), W_bar'W and dF/dnoise given dF/d(weighted sums).
 
-    W_bar = (2 S W A_bar + s b_bar')/noise, so W_bar'W = 2 A_bar A + b_bar b' needs neither S nor s. Sums of
-    features get their W_bar from the blocks.
+    The sums are of F = K or of F = K W; what is returned as dF/dA and dF/db takes F to K_bar in either case:
+    W A_bar W' or A_bar W', and W b_bar. W_bar = (2 S W A_bar + s b_bar')/noise for the sums S, s of K, so
+    W_bar'W = 2 A_bar A + b_bar b' needs no pass over the rows.
     """
     W, noise = model.white.W, model.noise
     if rule.residual:
         return bar, W * 0.0, 0.0
-    if rule.whitened:
-        A_bar, b_bar, inner = bar.A, bar.b, W * 0.0
-    else:
-        A_bar, b_bar = backend.matmul(W, backend.matmul(bar.A, W.T)), W @ bar.b
-        inner = backend.matmul_plus(2 * bar.A, weighted.A, bar.b, weighted.b)
-    raw_bar = bar._replace(A=A_bar / noise, b=b_bar / noise, q=bar.q / noise, trace=bar.trace / noise)
+    A_bar = backend.matmul(bar.A, W.T)
+    A_bar = A_bar if rule.whitened else backend.matmul(W, A_bar)
+    inner = backend.matmul(2 * bar.A, weighted.A) + bar.b[:, None] * weighted.b
+    raw_bar = bar._replace(A=A_bar / noise, b=W @ bar.b / noise, q=bar.q / noise, trace=bar.trace / noise)
     scaled = (bar.A * weighted.A).sum() + bar.b @ weighted.b + bar.q * weighted.q + bar.trace * weighted.trace
     return raw_bar, inner, (bar.log_d * raw.count - scaled) / noise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from widegp.compute.backend import Backend
+from widegp.compute.backend import Backend, Cotangent
 from widegp.kernels.base import Kernel
 
 Array = Any
@@ -41,7 +41,7 @@ def _factor(backend: Backend, kernel: Kernel, Z: Array, noise: Array, relative: 
     xp = backend.xp
     K, eye = backend.cross(kernel, Z, Z), xp.eye(Z.shape[0])
     L = backend.cholesky(K + (noise + relative * xp.mean(xp.diagonal(K))) * eye)
-    return L, backend.solve_lower(L, eye, transposed=True)
+    return L, backend.invert_lower(L).T
 
 
 def whiten_pullback(
@@ -60,4 +60,4 @@ def whiten_pullback(
     noise_bar = xp.trace(K_bar)
     # The jitter is a share of the mean diagonal, so it moves with the kernel.
     K_bar = K_bar + xp.eye(K_bar.shape[0]) * (white.jitter * noise_bar / max(K_bar.shape[0], 1))
-    return backend.cross_pullback(kernel, Z, Z, K_bar), noise_bar
+    return backend.cross_pullback(kernel, Z, Z, Cotangent(K_bar)), noise_bar

@@ -63,9 +63,7 @@ def identify(
         split = split_table(whole, target, drop or (), 0.0, seed, missing)
         model = _fitted(split, settings, display)
         display.update("information and profile", 0, float("nan"), {})
-        found = identify_table(
-            split.X, split.y, model, parameter=parameter, with_profile=profile, seed=seed
-        )
+        found = identify_table(split.X, split.y, model, parameter=parameter, with_profile=profile, seed=seed)
     if as_json:
         print_json({"table": str(table), "target": target, "rows": len(split.y), **found.to_dict()})
         return

@@ -43,6 +43,18 @@ class Conditional(NamedTuple):
     failed: Array
 
 
+class Cotangent(NamedTuple):
+    """dF/dK = left right + column row', (n, p): made in parts, where they are used, and never as a whole.
+
+    left (n, r) and right (r, p), or left (n, p) alone; column (n,) and row (p,), or neither.
+    """
+
+    left: Array
+    right: Array | None = None
+    column: Array | None = None
+    row: Array | None = None
+
+
 class RowCotangents(NamedTuple):
     """dF/d(A, b, q, l) of the four sums A = sum phi~phi~'/d, b = sum phi~y~/d, q = sum y~^2/d, l = sum log d.
 
@@ -82,6 +94,10 @@ class Backend(Protocol):
         """Bytes of work that one block of rows may take."""
 
     @property
+    def keep_bytes(self) -> int:
+        """Bytes of features that may stay in one memory between two passes over the rows."""
+
+    @property
     def block_rows(self) -> int:
         """Rows that a block need not exceed."""
 
@@ -104,11 +120,10 @@ class Backend(Protocol):
 
     def solve_lower(self, lower: Array, right: Array, transposed: bool = False) -> Array: ...
 
+    def invert_lower(self, lower: Array) -> Array: ...
+
     def matmul(self, left: Array, right: Array) -> Array:
         """left right, for left with many rows."""
-
-    def matmul_plus(self, left: Array, right: Array, column: Array, row: Array) -> Array:
-        """left right + column row', for left with many rows."""
 
     def inner(self, left: Array, right: Array) -> Array:
         """left' right, for both with many rows."""
@@ -116,7 +131,7 @@ class Backend(Protocol):
     def cross(self, kernel: Kernel, X: Array, Z: Array) -> Array:
         """K(X, Z)."""
 
-    def cross_pullback(self, kernel: Kernel, X: Array, Z: Array, cotangent: Array) -> Any: ...
+    def cross_pullback(self, kernel: Kernel, X: Array, Z: Array, cotangent: Cotangent) -> Any: ...
 
     def diagonal(self, kernel: Kernel, X: Array) -> Array: ...
 

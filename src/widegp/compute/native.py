@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache, partial
 from typing import Any
@@ -13,14 +12,13 @@ import numpy as np
 import scipy.linalg
 from threadpoolctl import ThreadpoolController
 
-from widegp.compute import native_arc, native_rows
-from widegp.compute.backend import BLOCK_BYTES, Block, Conditional, RowCotangents
-from widegp.kernels.arc import ArcForm
+from widegp.compute import native_arc
+from widegp.compute.backend import BLOCK_BYTES, Block, Conditional, Cotangent, RowCotangents
+from widegp.compute.native_given import RowWork, scatter_y
+from widegp.compute.pool import Pool
+from widegp.compute.shares import in_parallel, runs
 
-# Factors and inner products of a chunk of rows stay within this, about the size of a last-level cache.
-CHUNK_BYTES = 24 * 2**20
-PARALLEL_ROWS = 256
-FEW_ROWS = 512
+CACHED_BYTES = 2**19  # of inner products, beside as many cotangents, in a core's second-level cache
 PARALLEL_FACTOR = 1500
 COMPLEX_STEP = 1e-40
 
@@ -36,6 +34,13 @@ class NativeBackend:
     keeps_shapes = False
     block_rows = sys.maxsize
     block_bytes = BLOCK_BYTES
+    keep_bytes = BLOCK_BYTES
+
+    def __init__(self) -> None:
+        self._pool = Pool()
+
+    def __reduce__(self) -> tuple[type[NativeBackend], tuple[()]]:
+        return NativeBackend, ()
 
     def scope(self) -> AbstractContextManager:
         """BLAS on one thread: the loops around it are parallel, and idle BLAS threads spin on the cores."""
@@ -57,68 +62,91 @@ class NativeBackend:
                 lower, right, lower=True, trans=1 if transposed else 0, check_finite=False
             )
 
+    def invert_lower(self, lower: np.ndarray) -> np.ndarray:
+        if lower.shape[0] == 0:
+            return lower
+        with _blas_for(len(lower)):
+            return scipy.linalg.lapack.dtrtri(lower, lower=1)[0]
+
     def matmul(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        out = np.empty((len(left), right.shape[1]))
-        _in_parallel(lambda rows: np.matmul(left[rows], right, out=out[rows]), len(left))
-        return out
-
-    def matmul_plus(
-        self, left: np.ndarray, right: np.ndarray, column: np.ndarray, row: np.ndarray
-    ) -> np.ndarray:
-        out = np.empty((len(left), right.shape[1]))
-
-        def work(rows: slice) -> None:
-            # A few rows at a time: what the product wrote is still in cache when the rest is added.
-            for start in range(rows.start, rows.stop, FEW_ROWS):
-                few = slice(start, min(start + FEW_ROWS, rows.stop))
-                np.matmul(left[few], right, out=out[few])
-                out[few] += column[few, None] * row
-
-        _in_parallel(work, len(left))
+        out = self._pool.take(len(left), right.shape[1])
+        in_parallel(lambda rows: np.matmul(left[rows], right, out=out[rows]), len(left))
         return out
 
     def inner(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         same = left is right
-        parts = _in_parallel(lambda rows: left[rows].T @ (left[rows] if same else right[rows]), len(left))
+        parts = in_parallel(lambda rows: left[rows].T @ (left[rows] if same else right[rows]), len(left))
         return sum(parts[1:], start=parts[0])
 
     def cross(self, kernel: Closed, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        if len(X) == 0 or len(Z) == 0:
+            return np.empty((len(X), len(Z)))
         arc = kernel.arc()
-        left, right = _scaled(arc, X), _scaled(arc, Z)
-        if len(left) == 0 or len(right) == 0:
-            return np.empty((len(left), len(right)))
-        return native_arc.values(
-            left, right, float(arc.sigma_a2), _coefficients(arc), _scales(arc, left), _scales(arc, right),
-            native_arc.threads(),
-        )  # fmt: skip
+        right = Z * arc.sigma_u2
+        sigma_a2, coefficients = float(arc.sigma_a2), native_arc.coefficients(arc)
+        scales, scales_Z = native_arc.scales(arc, X), native_arc.scales(arc, Z)
+        K = self._pool.take(len(X), len(Z))
+
+        def work(rows: slice) -> None:
+            scratch = np.empty((4, len(Z)))
+            for few in runs(rows, _cached_rows(len(Z))):
+                np.matmul(X[few], right.T, out=K[few])
+                native_arc.values(K, few.start, few.stop, sigma_a2, coefficients, scales, scales_Z, scratch)
+
+        in_parallel(work, len(X))
+        return K
 
     def cross_pullback(
-        self, kernel: Closed, X: np.ndarray, Z: np.ndarray, cotangent: np.ndarray
+        self, kernel: Closed, X: np.ndarray, Z: np.ndarray, cotangent: Cotangent
     ) -> np.ndarray:
         arc = kernel.arc()
-        left, right = _scaled(arc, X), _scaled(arc, Z)
+        right = Z * arc.sigma_u2
+        sigma_a2, coefficients = float(arc.sigma_a2), native_arc.coefficients(arc)
+        scales, scales_Z = native_arc.scales(arc, X), native_arc.scales(arc, Z)
         by_input = np.ndim(arc.sigma_u2) > 0
-        sums, inputs = native_arc.pullback(
-            cotangent, left, right, float(arc.sigma_a2), _coefficients(arc), _scales(arc, left),
-            _scales(arc, right), by_input, native_arc.threads(),
-        )  # fmt: skip
-        total = sums.sum(0)
-        by_log_u = inputs.sum(0) if by_input else total[5:6]
-        return np.concatenate([total[:5], total[6:7], by_log_u / np.ravel(arc.sigma_u2)])
+        width, size = len(Z), _cached_rows(len(Z))
+        column = np.zeros(len(X)) if cotangent.column is None else cotangent.column
+        row = np.zeros(width) if cotangent.row is None else cotangent.row
+
+        def work(rows: slice) -> np.ndarray:
+            inner, c_bar, K_bar = np.empty((3, size, width))
+            scratch, d_left, slopes = np.zeros((8, width)), np.empty(size), np.zeros((3, width))
+            sums, inputs = np.zeros(7), np.zeros(X.shape[1])
+            for few in runs(rows, size):
+                count, points = few.stop - few.start, X[few]
+                np.matmul(points, right.T, out=inner[:count])
+                if cotangent.right is None:
+                    K_bar[:count] = cotangent.left[few]
+                else:
+                    np.matmul(cotangent.left[few], cotangent.right, out=K_bar[:count])
+                native_arc.pullback(
+                    K_bar, column, row, few.start, inner, count, sigma_a2, coefficients, scales, scales_Z,
+                    scratch, c_bar, d_left, slopes, sums,
+                )  # fmt: skip
+                if by_input:
+                    inputs += np.einsum("ki,ki->i", c_bar[:count] @ Z, points)
+                    inputs += d_left[:count] @ points**2
+            d_right = native_arc.by_variance(slopes, scales_Z)
+            sums[5] += d_right @ (scales_Z[0] ** 2 - sigma_a2)
+            sums[6] += d_right.sum()
+            by_u = inputs + d_right @ Z**2 if by_input else sums[5:6] / arc.sigma_u2
+            return np.concatenate([sums[:5], sums[6:7], by_u])
+
+        parts = in_parallel(work, len(X))
+        return sum(parts[1:], start=parts[0])
 
     def diagonal(self, kernel: Closed, X: np.ndarray) -> np.ndarray:
         arc = kernel.arc()
-        d = float(arc.sigma_a2) + (_scaled(arc, X) ** 2).sum(1)
-        k0, k1, k2, k3, k4 = _coefficients(arc)
+        d = native_arc.variances(arc, X)
+        k0, k1, k2, k3, k4 = native_arc.coefficients(arc)
         # At rho = 1: s = t d / (1 + t d), J = d / 2.
         tanh, sigmoid = (t * d / (1 + t * d) for t in (np.pi / 2, np.pi / 8))
         return k0 + k1 * np.arcsin(tanh) + k2 * np.arcsin(sigmoid) + (k3 + k4 / 2) * d
 
     def diagonal_pullback(self, kernel: Closed, X: np.ndarray, cotangent: np.ndarray) -> np.ndarray:
         arc = kernel.arc()
-        squares = _scaled(arc, X) ** 2
-        d = float(arc.sigma_a2) + squares.sum(1)
-        _, k1, k2, k3, k4 = _coefficients(arc)
+        d = native_arc.variances(arc, X)
+        _, k1, k2, k3, k4 = native_arc.coefficients(arc)
         by_d = np.full_like(d, k3 + k4 / 2)
         parts = [np.ones_like(d)]
         for k, t in ((k1, np.pi / 2), (k2, np.pi / 8)):
@@ -127,38 +155,37 @@ class NativeBackend:
             parts.append(np.arcsin(t * d / (1 + t * d)))
         parts += [d, d / 2]
         weighted = cotangent * by_d
-        by_log_u = weighted @ squares if np.ndim(arc.sigma_u2) else np.array([weighted @ squares.sum(1)])
+        if np.ndim(arc.sigma_u2):
+            by_u = weighted @ X**2
+        else:
+            by_u = np.array([weighted @ (d - arc.sigma_a2) / arc.sigma_u2])
         coefficients = np.array([cotangent @ part for part in parts])
-        return np.concatenate([coefficients, [weighted.sum()], by_log_u / np.ravel(arc.sigma_u2)])
+        return np.concatenate([coefficients, [weighted.sum()], by_u])
 
     def condition(self, kernel: Closed, noise: Any, block: Block, features: Any) -> Conditional:
-        prepared = _RowWork(kernel, noise, block, features)
+        work = RowWork(kernel, noise, block, features, self._pool)
         out = Conditional(
-            np.empty((block.n_own, features.shape[1])), np.empty(block.n_own), np.empty(block.n_own), 0
+            self._pool.take(block.n_own, features.shape[1]), np.empty(block.n_own), np.empty(block.n_own), 0
         )
         failed = 0
-        for rows in prepared.chunks():
-            _, d, phi, y, _, _, failures = prepared.condition(rows)
-            out.features[rows], out.y[rows], out.d[rows] = phi, y, d
-            failed += failures
+        for rows in work.chunks():
+            made = work.condition(rows)
+            out.features[rows], out.y[rows], out.d[rows] = made.features, made.y, made.d
+            failed += made.failed
         return out._replace(failed=failed)
 
     def condition_pullback(
         self, kernel: Closed, noise: Any, block: Block, features: Any, cotangents: RowCotangents
     ) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
-        work = _RowWork(kernel, noise, block, features)
-        features_bar, y_bar = np.zeros_like(features), np.zeros(len(features))
+        work = RowWork(kernel, noise, block, features, self._pool)
+        features_bar, y_bar = self._pool.take(*features.shape), np.zeros(len(features))
+        features_bar[:] = 0.0
         sums, inputs = np.zeros(8), np.zeros(block.X.shape[1])
         for rows in work.chunks():
-            a, d, phi, y, factors, covariances, failed = work.condition(rows)
-            by_phi, by_y, by_d = cotangents.to_rows(Conditional(phi, y, d, failed), block.weight[rows])
-            s, v, chunk_sums, chunk_inputs = work.pullback(
-                rows, a, factors, covariances, phi, by_phi, by_y, by_d
-            )
-            native_rows.scatter(block.neighbors[rows], rows.start, a, s, phi, v, features_bar, work.threads)
-            _scatter_y(block.neighbors[rows], rows, a, by_y, y_bar)
-            sums += chunk_sums.sum(0)
-            inputs += chunk_inputs.sum(0)
+            made = work.condition(rows)
+            bars = cotangents.to_rows(made.conditional(), block.weight[rows])
+            work.pullback(rows, made, bars, features_bar, sums, inputs)
+            scatter_y(block.neighbors[rows], rows, made.a, bars[1], y_bar)
         by_log_u = inputs if work.by_input else sums[5:6]
         kernel_bar = np.concatenate([sums[:5], sums[6:7], by_log_u / np.ravel(work.arc.sigma_u2)])
         return features_bar, y_bar, float(sums[7]), kernel_bar
@@ -177,58 +204,6 @@ class NativeBackend:
             else:
                 gradient[name] = _by_complex_step(kernel, name, value, cotangent[:5])
         return gradient
-
-
-class _RowWork:
-    """The arrays that the row loops share, and their chunks."""
-
-    def __init__(self, kernel: Closed, noise: Any, block: Block, features: Any) -> None:
-        self.arc = kernel.arc()
-        self.by_input = np.ndim(self.arc.sigma_u2) > 0
-        self.points = _scaled(self.arc, block.X)
-        self.scales = np.ascontiguousarray(_scales(self.arc, self.points).T)
-        self.features = np.ascontiguousarray(features)
-        self.block, self.noise = block, float(noise)
-        self.coefficients = _coefficients(self.arc)
-        self.threads = native_arc.threads()
-
-    def chunks(self) -> Iterator[slice]:
-        size = max(64, CHUNK_BYTES // (16 * (self.block.neighbors.shape[1] + 1) ** 2))
-        for start in range(0, self.block.n_own, size):
-            yield slice(start, min(start + size, self.block.n_own))
-
-    def condition(self, rows: slice) -> tuple[Any, ...]:
-        return native_rows.condition(
-            self.points, self.scales, self.features, self.block.y, self.block.neighbors[rows], rows.start,
-            self.noise, float(self.arc.sigma_a2), self.coefficients, self.threads,
-        )  # fmt: skip
-
-    def pullback(self, rows: slice, *saved: np.ndarray) -> tuple[np.ndarray, ...]:
-        return native_rows.condition_pullback(
-            self.points, self.scales, self.features, self.block.y, self.block.neighbors[rows], rows.start,
-            float(self.arc.sigma_a2), self.coefficients, *saved, self.by_input, self.threads,
-        )  # fmt: skip
-
-
-def _scatter_y(
-    neighbors: np.ndarray, rows: slice, a: np.ndarray, by_y: np.ndarray, y_bar: np.ndarray
-) -> None:
-    """y_bar_i += by_y_i,  y_bar_N -= a by_y_i."""
-    y_bar[rows] += by_y
-    present = neighbors >= 0
-    np.subtract.at(y_bar, neighbors[present], (a * by_y[:, None])[present])
-
-
-def _scaled(arc: ArcForm, X: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(X * np.sqrt(np.asarray(arc.sigma_u2, float)))
-
-
-def _scales(arc: ArcForm, scaled: np.ndarray) -> np.ndarray:
-    return native_arc.row_scales(float(arc.sigma_a2) + (scaled * scaled).sum(1))
-
-
-def _coefficients(arc: ArcForm) -> tuple[float, ...]:
-    return tuple(float(k) for k in arc.coefficients)
 
 
 def _by_complex_step(kernel: Closed, name: str, value: Any, cotangent: np.ndarray) -> np.ndarray:
@@ -253,15 +228,5 @@ def _blas_for(size: int) -> AbstractContextManager:
     return _blas().limit(limits=native_arc.threads() if size >= PARALLEL_FACTOR else 1, user_api="blas")
 
 
-@cache
-def _workers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(native_arc.threads(), thread_name_prefix="widegp")
-
-
-def _in_parallel(work: Callable[[slice], Any], n_rows: int) -> list[Any]:
-    """work over contiguous shares of the rows, one per thread; NumPy's products release the GIL."""
-    count = native_arc.threads() if n_rows >= PARALLEL_ROWS else 1
-    shares = [slice(n_rows * t // count, n_rows * (t + 1) // count) for t in range(count)]
-    if count == 1:
-        return [work(shares[0])]
-    return list(_workers().map(work, shares))
+def _cached_rows(width: int) -> int:
+    return max(32, CACHED_BYTES // (8 * width))

@@ -14,14 +14,13 @@ import math
 
 import numpy as np
 
-from widegp.kernels.arc import ARCSIN_SERIES
-from widegp.neighbors.jit import get_num_threads, njit, prange
+from widegp.kernels.arc import ARCSIN_SERIES, ArcForm
+from widegp.neighbors.jit import get_num_threads, njit
 
 # Arithmetic may be contracted and summed in any order; none of these functions sees a NaN.
 FAST = {"contract", "nsz", "nnan", "ninf", "arcp", "reassoc"}
 HALF_PI = math.pi / 2
 TWO_PI = 2 * math.pi
-CHUNK = 64  # rows per product: a few hundred kilobytes, which stay in cache
 ONE = 1.0 - 16 * 2.0**-52
 
 P0, P1, P2, P3, P4, P5, P6, P7, P8, P9, P10, P11 = ARCSIN_SERIES
@@ -135,74 +134,44 @@ def _pair(left, i, right, out):
             out[k, p] = left[k, i] * right[k, p]
 
 
-@njit(cache=True, parallel=True, error_model="numpy")
-def values(left_points, right_points, sigma_a2, coefficients, left, right, n_threads):
-    """K (n, p) of scaled points (n, I), (p, I) with row quantities left (3, n), right (3, p).
+@njit(cache=True, nogil=True, error_model="numpy")
+def values(K, lo, hi, sigma_a2, coefficients, left, right, work):
+    """Rows lo to hi of K (n, p), which hold inner products of scaled points, become kernel entries.
 
-    Each thread multiplies a few rows at a time (one-threaded BLAS) and finishes them while in cache.
+    Row quantities left (3, n), right (3, p); ``work`` (4, p) is overwritten. What a loop touches belongs to
+    its thread, and nothing is allocated: that and the absence of BLAS keep it quick to compile.
     """
-    n, width = left_points.shape[0], right_points.shape[0]
-    K = np.empty((n, width))
-    for t in prange(n_threads):
-        pair, c = np.empty((3, width)), np.empty(width)
-        scale, tanh, sigmoid = pair[0], pair[1], pair[2]
-        stop = n * (t + 1) // n_threads
-        for lo in range(n * t // n_threads, stop, CHUNK):
-            hi = min(lo + CHUNK, stop)
-            np.dot(left_points[lo:hi], right_points.T, K[lo:hi])
-            for i in range(lo, hi):
-                _pair(left, i, right, pair)
-                for p in range(width):
-                    c[p] = K[i, p] + sigma_a2
-                line(c, coefficients, scale, tanh, sigmoid, K[i])
-    return K
+    scale, tanh, sigmoid, c = work[0], work[1], work[2], work[3]
+    for i in range(lo, hi):
+        _pair(left, i, right, work)
+        for p in range(c.size):
+            c[p] = K[i, p] + sigma_a2
+        line(c, coefficients, scale, tanh, sigmoid, K[i])
 
 
-@njit(cache=True, parallel=True, error_model="numpy")
-def pullback(cotangent, left_points, right_points, sigma_a2, coefficients, left, right, by_input, n_threads):
-    """`line_pullback` over all rows, for cotangent (n, p).
+@njit(cache=True, nogil=True, error_model="numpy")
+def pullback(
+    K_bar, column, row, lo, inner, count, sigma_a2, coefficients, left, right, work,
+    c_bar, d_left, by_column, sums,
+):  # fmt: skip
+    """`line_pullback` of rows lo to lo + count of a table, whose inner products are inner (count, p).
 
-    Returns per thread the sums (t, 7): dF/d(five coefficients, log sigma_u2, sigma_a2); and
-    dF/dlog sigma_u2 of each input (t, I), filled when ``by_input``.
+    Their cotangent is K_bar (count, p) + column row', with column (n,) and row (p,).
+
+    Writes c_bar (count, p) and dF/dd of these rows, d_left (count,); adds to by_column (3, p) the slopes from
+    which `by_variance` makes dF/dd of the rows on the right and, to sums (7,), dF/d(five coefficients,
+    log sigma_u2, sigma_a2) without what goes through these. ``work`` (8, p) is overwritten.
     """
-    n, width, n_inputs = left_points.shape[0], right_points.shape[0], left_points.shape[1]
-    sums, inputs = np.zeros((n_threads, 7)), np.zeros((n_threads, n_inputs))
-    for t in prange(n_threads):
-        pair, slopes = np.empty((3, width)), np.zeros((3, width))
-        c, given, d_right = np.empty(width), np.empty(width), np.zeros(width)
-        inner, c_bar, moved = np.empty((CHUNK, width)), np.empty((CHUNK, width)), np.empty((CHUNK, n_inputs))
-        own, by_x = np.zeros(7), np.zeros(n_inputs)
-        scale, tanh, sigmoid = pair[0], pair[1], pair[2]
-        stop = n * (t + 1) // n_threads
-        for lo in range(n * t // n_threads, stop, CHUNK):
-            count = min(lo + CHUNK, stop) - lo
-            np.dot(left_points[lo : lo + count], right_points.T, inner[:count])
-            for k in range(count):
-                i = lo + k
-                _pair(left, i, right, pair)
-                for p in range(width):
-                    c[p] = inner[k, p] + sigma_a2
-                    given[p] = cotangent[i, p]
-                line_pullback(given, c, coefficients, scale, tanh, sigmoid, c_bar[k], slopes, own)
-                d_left = _spread(slopes, left, i, right, d_right)
-                _add_scalars(c_bar, inner, k, d_left, left[0, i] ** 2 - sigma_a2, own)
-                if by_input:
-                    for p in range(n_inputs):
-                        by_x[p] += d_left * left_points[i, p] ** 2
-            if by_input:
-                np.dot(c_bar[:count], right_points, moved[:count])
-                for k in range(count):
-                    for p in range(n_inputs):
-                        by_x[p] += moved[k, p] * left_points[lo + k, p]
-        for p in range(width):
-            own[5] += d_right[p] * (right[0, p] ** 2 - sigma_a2)
-            own[6] += d_right[p]
-            if by_input:
-                for q in range(n_inputs):
-                    by_x[q] += d_right[p] * right_points[p, q] ** 2
-        sums[t] = own
-        inputs[t] = by_x
-    return sums, inputs
+    scale, tanh, sigmoid, c, given, slopes = work[0], work[1], work[2], work[3], work[4], work[5:8]
+    for k in range(count):
+        i = lo + k
+        _pair(left, i, right, work)
+        for p in range(c.size):
+            c[p] = inner[k, p] + sigma_a2
+            given[p] = K_bar[k, p] + column[i] * row[p]
+        line_pullback(given, c, coefficients, scale, tanh, sigmoid, c_bar[k], slopes, sums)
+        d_left[k] = _spread(slopes, left, i, by_column)
+        _add_scalars(c_bar, inner, k, d_left[k], left[0, i] ** 2 - sigma_a2, sums)
 
 
 @njit(fastmath=FAST, error_model="numpy")
@@ -217,19 +186,23 @@ def _add_scalars(c_bar, inner, k, d_left, length, sums):
 
 
 @njit(fastmath=FAST, error_model="numpy")
-def _spread(slopes, left, i, right, d_right):
-    """Add dF/dd of the rows on the right to d_right; return dF/dd of row i."""
+def _spread(slopes, left, i, by_column):
+    """Add the slopes to those of their columns; return dF/dd of row i."""
     tanh, sigmoid, root = 0.0, 0.0, 0.0
-    for p in range(d_right.size):
+    for p in range(slopes.shape[1]):
         tanh += slopes[0, p]
         sigmoid += slopes[1, p]
         root += slopes[2, p]
-        d_right[p] += (
-            slopes[0, p] * right[1, p] ** 2
-            + slopes[1, p] * right[2, p] ** 2
-            + slopes[2, p] / right[0, p] ** 2
-        )
+    for k in range(3):
+        for p in range(slopes.shape[1]):
+            by_column[k, p] += slopes[k, p]
     return tanh * left[1, i] ** 2 + sigmoid * left[2, i] ** 2 + root / left[0, i] ** 2
+
+
+def by_variance(slopes: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """dF/dd (p,) of rows from their summed slopes (3, p) and `row_scales` (3, p)."""
+    root, tanh, sigmoid = scales
+    return slopes[0] * tanh**2 + slopes[1] * sigmoid**2 + slopes[2] / root**2
 
 
 def threads() -> int:
@@ -242,3 +215,20 @@ def row_scales(d: np.ndarray) -> np.ndarray:
     # A zero row with sigma_a2 = 0 has d = 0; a positive stand-in keeps rho = 0/scale finite there.
     root = np.sqrt(np.maximum(d, np.finfo(float).tiny))
     return np.stack([root] + [np.sqrt(t / (1 + t * d)) for t in (HALF_PI, math.pi / 8)])
+
+
+def variances(arc: ArcForm, X: np.ndarray) -> np.ndarray:
+    """d = sigma_a2 + sum_i sigma_u2_i x_i^2 (n,); a single variance stays outside of the sum: no copy."""
+    if np.ndim(arc.sigma_u2):
+        return float(arc.sigma_a2) + np.square(X) @ arc.sigma_u2
+    return float(arc.sigma_a2) + float(arc.sigma_u2) * np.einsum("ni,ni->n", X, X)
+
+
+def scales(arc: ArcForm, X: np.ndarray) -> np.ndarray:
+    """`row_scales` of the rows of X (n, I): (3, n)."""
+    return row_scales(variances(arc, X))
+
+
+def coefficients(arc: ArcForm) -> tuple[float, ...]:
+    """The five of them as plain numbers, which compiled loops take."""
+    return tuple(float(k) for k in arc.coefficients)

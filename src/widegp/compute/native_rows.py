@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from widegp.compute.native_arc import line, line_pullback
-from widegp.neighbors.jit import njit, prange
+from widegp.neighbors.jit import njit
 
 # Sums may be taken in any order. Unlike in native_arc, NaN must survive: a failed pivot shows by it.
 ORDER_FREE = {"contract", "reassoc"}
@@ -162,54 +162,62 @@ def _finish_row(i, own, L, a, f, y, neighbors, d, coefficients, phi, residual, f
             factors[i, j, p] = L[j, p]
 
 
-@njit(cache=True, parallel=True, error_model="numpy")
-def condition(points, scales, features, y, neighbors, start, noise, sigma_a2, coefficients, threads):
-    """a, d, phi~, y~ for rows start .. start + len(neighbors) of a block.
+@njit(cache=True, nogil=True, error_model="numpy")
+def condition(
+    lo, hi, points, scales, features, y, neighbors, start, noise, sigma_a2, coefficients,
+    a, d, phi, residual, factors, covariances,
+):  # fmt: skip
+    """a, d, phi~, y~ for rows start + lo .. start + hi of a block; returns how many had no positive pivot.
 
     points (N, I) already multiplied by sqrt(sigma_u2); scales (N, 3); features (N, r); y (N,);
-    neighbors (B, m), -1 where missing. Returns a (B, m), d (B,), phi~ (B, r), y~ (B,), the factors
-    L (B, m+1, m+1), the packed covariances c, and how many rows had no positive pivot.
+    neighbors (B, m), -1 where missing. Writes a (B, m), d (B,), phi~ (B, r), y~ (B,), the factors
+    L (B, m+1, m+1) and the packed covariances c (B, (m+1)(m+2)/2).
     """
-    rows, m = neighbors.shape
-    rank = features.shape[1]
-    packed = (m + 1) * (m + 2) // 2
-    a = np.zeros((rows, m))
-    d = np.ones(rows)
-    phi = np.zeros((rows, rank))
-    residual = np.zeros(rows)
-    factors = np.empty((rows, m + 1, m + 1))
-    covariances = np.empty((rows, packed))
-    failed = np.zeros(threads, np.int64)
+    m, rank, packed = neighbors.shape[1], features.shape[1], covariances.shape[1]
+    failed = 0
     # Everything touched in the inner loops belongs to one thread: a view of a shared array costs an
     # atomic count, and two threads counting on one cache line are slower than one.
-    for t in prange(threads):
-        x, f = np.empty((m + 1, points.shape[1])), np.empty((m + 1, rank))
-        inner, low = np.empty((m + 1, m + 1)), np.zeros((m + 1, m + 1))
-        L, own_a = np.empty((m + 1, m + 1)), np.empty(m)
-        single, pair = np.empty((m + 1, 3)), np.empty((3, packed))
-        c, values = np.empty(packed), np.empty(packed)
-        scale, tanh, sigmoid = pair[0], pair[1], pair[2]
-        for i in range(rows * t // threads, rows * (t + 1) // threads):
-            _gather(points, neighbors, i, start + i, x)
-            np.dot(x, x.T, inner)
-            p = 0
-            for j in range(m + 1):
-                for q in range(j + 1):
-                    c[p] = inner[j, q] + sigma_a2
-                    p += 1
-            for p in range(packed):
-                covariances[i, p] = c[p]
-            _gather_pairs(scales, neighbors, i, start + i, single, pair)
-            line(c, coefficients, scale, tanh, sigmoid, values)
-            if rank > 0:
-                _gather(features, neighbors, i, start + i, f)
-                np.dot(f, f.T, low)
-            _residual(values, low, neighbors, i, noise, L)
-            if _factor(L):
-                _finish_row(i, start + i, L, own_a, f, y, neighbors, d, a, phi, residual, factors)
-            else:
-                failed[t] += 1
-    return a, d, phi, residual, factors, covariances, failed.sum()
+    x, f = np.empty((m + 1, points.shape[1])), np.empty((m + 1, rank))
+    inner, low = np.empty((m + 1, m + 1)), np.zeros((m + 1, m + 1))
+    L, own_a = np.empty((m + 1, m + 1)), np.empty(m)
+    single, pair = np.empty((m + 1, 3)), np.empty((3, packed))
+    c, values = np.empty(packed), np.empty(packed)
+    scale, tanh, sigmoid = pair[0], pair[1], pair[2]
+    for i in range(lo, hi):
+        _gather(points, neighbors, i, start + i, x)
+        np.dot(x, x.T, inner)
+        p = 0
+        for j in range(m + 1):
+            for q in range(j + 1):
+                c[p] = inner[j, q] + sigma_a2
+                p += 1
+        for p in range(packed):
+            covariances[i, p] = c[p]
+        _gather_pairs(scales, neighbors, i, start + i, single, pair)
+        line(c, coefficients, scale, tanh, sigmoid, values)
+        if rank > 0:
+            _gather(features, neighbors, i, start + i, f)
+            np.dot(f, f.T, low)
+        _residual(values, low, neighbors, i, noise, L)
+        if _factor(L):
+            _finish_row(i, start + i, L, own_a, f, y, neighbors, d, a, phi, residual, factors)
+        else:
+            failed += 1
+            _blank_row(i, d, a, phi, residual, factors)
+    return failed
+
+
+@njit(error_model="numpy")
+def _blank_row(i, d, a, phi, residual, factors):
+    """A row without a factor: the likelihood fails, and what lay in memory before must not be read."""
+    d[i], residual[i] = 1.0, 0.0
+    for j in range(a.shape[1]):
+        a[i, j] = 0.0
+    for p in range(phi.shape[1]):
+        phi[i, p] = 0.0
+    for j in range(factors.shape[1]):
+        for p in range(j + 1):
+            factors[i, j, p] = 1.0 if p == j else 0.0
 
 
 @njit(fastmath=ORDER_FREE, error_model="numpy")
@@ -286,57 +294,50 @@ def _add_sums(c_bar, c, d_row, single, a, s, d_bar, sigma_a2, sums):
     sums[7] += by_noise
 
 
-@njit(cache=True, parallel=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def condition_pullback(
-    points, scales, features, y, neighbors, start, sigma_a2, coefficients,
-    a, factors, covariances, phi, phi_bar, y_bar, d_bar, by_input, threads,
+    lo, hi, points, scales, features, y, neighbors, start, sigma_a2, coefficients,
+    a, factors, covariances, phi, phi_bar, y_bar, d_bar, by_input, s, v, sums, inputs,
 ):  # fmt: skip
-    """Cotangents given those of phi~ (B, r), y~ (B,) and d (B,).
+    """Cotangents of rows start + lo .. start + hi given those of phi~ (B, r), y~ (B,) and d (B,).
 
     With g = -(Phi_N phi_bar + y_N y_bar), s = R_NN^-1 g, a~ = (a, -1) and s~ = (s, 0):
         dF/dR_MM = d_bar a~ a~' - (s~ a~' + a~ s~') / 2,
         v = phi_bar - Phi_N' s - 2 d_bar phi~;   dF/dphi_i = v,   dF/dPhi_N = -a v' - s phi~'.
-    Returns s (B, m), v (B, r), and per thread the sums (t, 8): five coefficients, derivative by
-    log sigma_u2, by sigma_a2, by noise; and by log sigma_u2 of each input (t, I) if ``by_input``.
+    Writes s (B, m) and v (B, r); adds to sums (8,) the derivatives by the five coefficients, log sigma_u2,
+    sigma_a2 and the noise, and to inputs (I,) those by log sigma_u2 of each input if ``by_input``.
     """
-    rows, m = neighbors.shape
-    n_inputs = points.shape[1]
-    packed = covariances.shape[1]
-    s = np.zeros((rows, m))
-    v = np.empty((rows, features.shape[1]))
-    sums = np.zeros((threads, 8))
-    inputs = np.zeros((threads, n_inputs))
-    for t in prange(threads):
-        x, x_bar, by_x = np.empty((m + 1, n_inputs)), np.empty((m + 1, n_inputs)), np.zeros(n_inputs)
-        single, pair, L = np.empty((m + 1, 3)), np.empty((3, packed)), np.empty((m + 1, m + 1))
-        c, T, c_bar, slopes = np.empty(packed), np.empty(packed), np.empty(packed), np.zeros((3, packed))
-        square, d_row = np.empty((m + 1, m + 1)), np.empty(m + 1)
-        a_tilde, s_tilde, own = np.full(m + 1, -1.0), np.zeros(m + 1), np.zeros(8)
-        scale, tanh, sigmoid = pair[0], pair[1], pair[2]
-        for i in range(rows * t // threads, rows * (t + 1) // threads):
-            _second_solve(i, features, y, neighbors, factors, phi, phi_bar, y_bar, d_bar, L, s_tilde, s, v)
-            for j in range(m):
-                a_tilde[j] = a[i, j]
-            for p in range(packed):
-                c[p] = covariances[i, p]
-            _cotangent(d_bar[i], a_tilde, s_tilde, T)
-            _gather_pairs(scales, neighbors, i, start + i, single, pair)
-            line_pullback(T, c, coefficients, scale, tanh, sigmoid, c_bar, slopes, own)
-            _spread(slopes, c_bar, single, d_row, square)
-            _add_sums(c_bar, c, d_row, single, a_tilde, s_tilde, d_bar[i], sigma_a2, own)
-            if by_input:
-                _gather(points, neighbors, i, start + i, x)
-                np.dot(square, x, x_bar)
-                for j in range(m + 1):
-                    for p in range(n_inputs):
-                        by_x[p] += x[j, p] * (x_bar[j, p] + d_row[j] * x[j, p])
-        sums[t] = own
-        inputs[t] = by_x
-    return s, v, sums, inputs
+    m, n_inputs, packed = neighbors.shape[1], points.shape[1], covariances.shape[1]
+    x, x_bar = np.empty((m + 1, n_inputs)), np.empty((m + 1, n_inputs))
+    single, pair, L = np.empty((m + 1, 3)), np.empty((3, packed)), np.empty((m + 1, m + 1))
+    c, T, c_bar, slopes = np.empty(packed), np.empty(packed), np.empty(packed), np.zeros((3, packed))
+    square, d_row = np.empty((m + 1, m + 1)), np.empty(m + 1)
+    a_tilde, s_tilde = np.full(m + 1, -1.0), np.zeros(m + 1)
+    scale, tanh, sigmoid = pair[0], pair[1], pair[2]
+    for i in range(lo, hi):
+        _second_solve(i, features, y, neighbors, factors, phi, phi_bar, y_bar, d_bar, L, s_tilde, s, v)
+        for j in range(m):
+            a_tilde[j] = a[i, j]
+        for p in range(packed):
+            c[p] = covariances[i, p]
+        _cotangent(d_bar[i], a_tilde, s_tilde, T)
+        _gather_pairs(scales, neighbors, i, start + i, single, pair)
+        line_pullback(T, c, coefficients, scale, tanh, sigmoid, c_bar, slopes, sums)
+        _spread(slopes, c_bar, single, d_row, square)
+        _add_sums(c_bar, c, d_row, single, a_tilde, s_tilde, d_bar[i], sigma_a2, sums)
+        if by_input:
+            _gather(points, neighbors, i, start + i, x)
+            np.dot(square, x, x_bar)
+            for j in range(m + 1):
+                for p in range(n_inputs):
+                    inputs[p] += x[j, p] * (x_bar[j, p] + d_row[j] * x[j, p])
 
 
-@njit(fastmath=ORDER_FREE, error_model="numpy")
-def _scatter_columns(neighbors, start, a, s, phi, v, target, lo, hi):
+@njit(cache=True, nogil=True, fastmath=ORDER_FREE, error_model="numpy")
+def scatter(lo, hi, neighbors, start, a, s, phi, v, target):
+    """target_i += v_i,  target_N -= a v_i' + s phi~_i' in columns lo to hi: threads own columns, so that no
+    two of them collide.
+    """
     rows, m = neighbors.shape
     for i in range(rows):
         for p in range(lo, hi):
@@ -346,13 +347,3 @@ def _scatter_columns(neighbors, start, a, s, phi, v, target, lo, hi):
             if row >= 0:
                 for p in range(lo, hi):
                     target[row, p] -= a[i, j] * v[i, p] + s[i, j] * phi[i, p]
-
-
-@njit(cache=True, parallel=True, error_model="numpy")
-def scatter(neighbors, start, a, s, phi, v, target, threads):
-    """target_i += v_i,  target_N -= a v_i' + s phi~_i'; threads own columns, so no two collide."""
-    rank = target.shape[1]
-    for t in prange(threads):
-        _scatter_columns(
-            neighbors, start, a, s, phi, v, target, rank * t // threads, rank * (t + 1) // threads
-        )

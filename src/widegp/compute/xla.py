@@ -14,7 +14,7 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from widegp.compute.backend import BLOCK_BYTES, Block, Conditional, RowCotangents
+from widegp.compute.backend import BLOCK_BYTES, Block, Conditional, Cotangent, RowCotangents
 from widegp.kernels.base import Kernel
 
 Array = Any
@@ -38,10 +38,17 @@ class XlaBackend:
     @property
     def block_bytes(self) -> int:
         """A sixteenth of an accelerator's memory: few, large blocks keep it busy."""
+        return max(BLOCK_BYTES, self._memory() // 16)
+
+    @property
+    def keep_bytes(self) -> int:
+        """A quarter of an accelerator's memory."""
+        return max(BLOCK_BYTES, self._memory() // 4)
+
+    def _memory(self) -> int:
         if not self.keeps_shapes:
-            return BLOCK_BYTES
-        limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", 0)
-        return max(BLOCK_BYTES, int(limit) // 16)
+            return 0
+        return int((jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", 0))
 
     @property
     def keeps_shapes(self) -> bool:
@@ -67,11 +74,11 @@ class XlaBackend:
             return right
         return jsl.solve_triangular(lower, right, lower=True, trans=1 if transposed else 0)
 
+    def invert_lower(self, lower: Array) -> Array:
+        return self.solve_lower(lower, jnp.eye(lower.shape[0], dtype=lower.dtype))
+
     def matmul(self, left: Array, right: Array) -> Array:
         return jnp.matmul(left, right, precision="highest")
-
-    def matmul_plus(self, left: Array, right: Array, column: Array, row: Array) -> Array:
-        return self.matmul(left, right) + column[:, None] * row
 
     def inner(self, left: Array, right: Array) -> Array:
         if left is right and self.keeps_shapes:
@@ -82,8 +89,13 @@ class XlaBackend:
     def cross(self, kernel: Kernel, X: Array, Z: Array) -> Array:
         return _cross(kernel, X, Z)
 
-    def cross_pullback(self, kernel: Kernel, X: Array, Z: Array, cotangent: Array) -> Kernel:
-        return _cross_pullback(kernel, X, Z, cotangent)
+    def cross_pullback(self, kernel: Kernel, X: Array, Z: Array, cotangent: Cotangent) -> Kernel:
+        K_bar = cotangent.left
+        if cotangent.right is not None:
+            K_bar = self.matmul(K_bar, cotangent.right)
+        if cotangent.column is not None:
+            K_bar = K_bar + cotangent.column[:, None] * cotangent.row
+        return _cross_pullback(kernel, X, Z, K_bar)
 
     def diagonal(self, kernel: Kernel, X: Array) -> Array:
         return _diagonal(kernel, X)
@@ -135,9 +147,7 @@ def _cross_pullback(kernel: Kernel, X: Array, Z: Array, cotangent: Array) -> Ker
     def moved(k: int, leaf: Array) -> Array:
         return jax.tree_util.tree_unflatten(tree, [*leaves[:k], leaf, *leaves[k + 1 :]])(X, Z)
 
-    slopes = [
-        jax.jvp(partial(moved, k), (leaf,), (jnp.ones_like(leaf),))[1] for k, leaf in enumerate(leaves)
-    ]
+    slopes = [jax.jvp(partial(moved, k), (leaf,), (jnp.ones_like(leaf),))[1] for k, leaf in enumerate(leaves)]
     return jax.tree_util.tree_unflatten(tree, _sums([cotangent * slope for slope in slopes]))
 
 

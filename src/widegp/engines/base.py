@@ -24,7 +24,7 @@ class Rows(Protocol):
     def with_target(self, y: np.ndarray, dy: np.ndarray | None = None) -> Rows:
         """The same rows with target y (n,) and its derivatives dy (n, k)."""
 
-    def restricted(self, rows: np.ndarray) -> Rows:
+    def restricted(self, rows: np.ndarray) -> BlockedRows:
         """Only these rows, and whatever they condition on."""
 
 
@@ -47,11 +47,21 @@ class Engine(Protocol):
     def lanes(self) -> int:
         """Blocks worked on at the same time; a table should have at least as many."""
 
+    @property
+    def keepers(self) -> int:
+        """Memories in which results of `map_keep` lie; 0 where none are kept."""
+
     def place(self, rows: BlockedRows) -> Rows:
         """Put the blocks where the sums over them will be made."""
 
-    def map_sum(self, fn: Callable[[Block], T], rows: Any) -> T:
-        """sum over blocks of fn(block); ``rows`` from `place`, or rows not placed before."""
+    def map_sum(self, fn: Callable[..., T], rows: Any, kept: Any = None) -> T:
+        """sum over blocks of fn(block); ``rows`` from `place`, or rows not placed before.
+
+        With ``kept``, which `map_keep` returned for the same rows: of fn(block, what was kept of it).
+        """
+
+    def map_keep(self, fn: Callable[[Block], tuple[T, Any]], rows: Any) -> tuple[T, Any]:
+        """The sum of the first results of fn(block); the second ones stay where they are, for `map_sum`."""
 
     def map_rows(self, fn: Callable[[Block], T], rows: Any) -> list[T]:
         """[fn(block) for every block], in order."""

@@ -121,6 +121,7 @@ class DaskEngine:
     client: Any = field(default_factory=current_client)
     name = "dask"
     backend = None
+    keepers = 0  # what a worker kept would be lost with it
 
     def __deepcopy__(self, memo: dict) -> DaskEngine:
         # Estimators are cloned by copying their parameters; a connection is not for copying.
@@ -136,12 +137,15 @@ class DaskEngine:
         _persisting(shelf.fill, shelf)
         return DaskRows(shelf, rows)
 
-    def map_sum(self, fn: Callable[[Block], T], rows: DaskRows | BlockedRows) -> T:
+    def map_sum(self, fn: Callable[[Block], T], rows: DaskRows | BlockedRows, kept: None = None) -> T:
         """sum over blocks of fn(block), added up on the workers."""
         if rows.n_rows == 0:
             raise ValueError(NO_ROWS)
         placed = rows if isinstance(rows, DaskRows) else self.place(rows)
         return _persisting(lambda: _sum(placed.shelf.client, _parts(placed, fn)).result(), placed.shelf)
+
+    def map_keep(self, fn: Callable[[Block], tuple[T, Any]], rows: Any) -> tuple[T, Any]:
+        raise NotImplementedError("The cluster keeps nothing between rounds (keepers is 0); use map_sum.")
 
     def map_rows(self, fn: Callable[[Block], T], rows: DaskRows | BlockedRows) -> list[T]:
         """[fn(block) for every block], in order."""

@@ -17,20 +17,37 @@ class LocalEngine:
     name = "local"
     backend = None
     lanes = 1
+    keepers = 1
 
     def place(self, rows: BlockedRows) -> BlockedRows:
         return rows
 
-    def map_sum(self, fn: Callable[[Block], T], rows: Iterable[Block]) -> T:
-        """sum over blocks of fn(block)."""
-        total: Any = None
-        for block in rows:
-            part = fn(block)
-            total = part if total is None else add_trees(total, part)
-        if total is None:
-            raise ValueError(NO_ROWS)
-        return total
+    def map_sum(self, fn: Callable[..., T], rows: Iterable[Block], kept: list[Any] | None = None) -> T:
+        """sum over blocks of fn(block), or of fn(block, kept[k])."""
+        if kept is None:
+            return _added(fn(block) for block in rows)
+        return _added(fn(block, part) for block, part in zip(rows, kept, strict=True))
+
+    def map_keep(self, fn: Callable[[Block], tuple[T, Any]], rows: Iterable[Block]) -> tuple[T, list[Any]]:
+        """sum over blocks of fn(block)[0], and fn(block)[1] of each."""
+        kept: list[Any] = []
+
+        def first(block: Block) -> T:
+            part, rest = fn(block)
+            kept.append(rest)
+            return part
+
+        return _added(first(block) for block in rows), kept
 
     def map_rows(self, fn: Callable[[Block], T], rows: Iterable[Block]) -> list[T]:
         """[fn(block) for every block], in order."""
         return [fn(block) for block in rows]
+
+
+def _added(parts: Iterable[T]) -> T:
+    total: Any = None
+    for part in parts:
+        total = part if total is None else add_trees(total, part)
+    if total is None:
+        raise ValueError(NO_ROWS)
+    return total

@@ -20,6 +20,8 @@ from widegp.engines.travel import Form, split
 T = TypeVar("T")
 
 AXIS = "devices"
+# What becomes of results: added up; one per block; or the first added up, the second one per block.
+SUMMED, STACKED, KEPT = "summed", "stacked", "kept"
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,10 @@ class ShardedEngine:
     def lanes(self) -> int:
         return int(self.mesh.size)
 
+    @property
+    def keepers(self) -> int:
+        return self.lanes
+
     def place(self, rows: BlockedRows) -> ShardedRows:
         """Copy the blocks to the devices, padded to one shape whatever the backend asks for."""
         rows = replace(rows, pad=True)
@@ -93,51 +99,88 @@ class ShardedEngine:
             groups.append(Block(*put))
         return ShardedRows(rows, tuple(groups), sharding)
 
-    def map_sum(self, fn: Callable[[Block], T], rows: ShardedRows | BlockedRows) -> T:
-        """sum over blocks of fn(block)."""
-        if rows.n_rows == 0:
-            raise ValueError(NO_ROWS)
-        return reduce(add_trees, self._run(fn, rows, summed=True))
+    def map_sum(
+        self, fn: Callable[..., T], rows: ShardedRows | BlockedRows, kept: list[Any] | None = None
+    ) -> T:
+        """sum over blocks of fn(block), or of fn(block, what was kept of it)."""
+        return _added(self._run(fn, rows, SUMMED, kept))
+
+    def map_keep(
+        self, fn: Callable[[Block], tuple[T, Any]], rows: ShardedRows | BlockedRows
+    ) -> tuple[T, list[Any]]:
+        """sum over blocks of fn(block)[0]; fn(block)[1] stays on the block's device."""
+        sums, kept = zip(*self._run(fn, rows, KEPT), strict=True)
+        return _added(sums), list(kept)
 
     def map_rows(self, fn: Callable[[Block], T], rows: ShardedRows | BlockedRows) -> list[T]:
         """[fn(block) for every block], in order."""
         placed = rows if isinstance(rows, ShardedRows) else self.place(rows)
         out: list[T] = []
-        for part in self._run(fn, placed, summed=False):
+        for part in self._run(fn, placed, STACKED):
             out += [jax.tree_util.tree_map(lambda leaf, k=k: leaf[k], part) for k in range(self.lanes)]
         return out[: len(placed.rows)]
 
-    def _run(self, fn: Callable[[Block], T], rows: ShardedRows | BlockedRows, summed: bool) -> list[Any]:
-        """The results of all groups, on the first device."""
+    def _run(
+        self, fn: Callable[..., Any], rows: ShardedRows | BlockedRows, form_of: str,
+        kept: list[Any] | None = None,
+    ) -> list[Any]:  # fmt: skip
+        """The results of all groups; sums are on the first device."""
+        if rows.n_rows == 0:
+            raise ValueError(NO_ROWS)
         with jax.enable_x64(True):
             placed = rows if isinstance(rows, ShardedRows) else self.place(rows)
             form, numbers = split(fn)
-            program = _program(self.mesh, form, summed)
+            program = _program(self.mesh, form, form_of)
             everywhere = jax.device_put(numbers, NamedSharding(self.mesh, PartitionSpec()))
-            results = [program(everywhere, group) for group in placed.groups]
-            return [jax.tree_util.tree_map(_first if summed else jnp.asarray, part) for part in results]
+            extra = [()] * len(placed.groups) if kept is None else [(part,) for part in kept]
+            results = [
+                program(everywhere, group, *more) for group, more in zip(placed.groups, extra, strict=True)
+            ]
+            return [_arrived(part, form_of) for part in results]
+
+
+def _arrived(part: Any, form_of: str) -> Any:
+    if form_of == KEPT:
+        return jax.tree_util.tree_map(_first, part[0]), part[1]
+    return jax.tree_util.tree_map(_first if form_of == SUMMED else jnp.asarray, part)
+
+
+@jax.jit
+def _added(parts: Sequence[Any]) -> Any:
+    """Their sum, as one program: a call for every number of every group takes as long as a small sum."""
+    return reduce(add_trees, parts)
 
 
 @lru_cache(maxsize=64)
-def _program(mesh: Mesh, form: Form, summed: bool) -> Callable[..., Any]:
-    """(numbers, group of blocks) -> the sum of fn over the group, or its results stacked."""
+def _program(mesh: Mesh, form: Form, form_of: str) -> Callable[..., Any]:
+    """(numbers, group of blocks, what was kept of them) -> fn summed over the group, stacked, or both."""
+    added, apart = PartitionSpec(), PartitionSpec(AXIS)
 
-    def on_one_device(numbers: tuple[Any, ...], group: Block) -> Any:
-        part = form.bind(numbers)(Block(*(leaf[0] for leaf in group)))
-        part = jax.tree_util.tree_map(jnp.asarray, part)
-        if summed:
-            return jax.lax.psum(part, AXIS) if mesh.size > 1 else part
-        return jax.tree_util.tree_map(lambda leaf: leaf[None], part)
+    def on_one_device(numbers: tuple[Any, ...], group: Block, *kept: Any) -> Any:
+        fn = form.bind(numbers)
+        part = fn(Block(*(leaf[0] for leaf in group)), *(leaf[0] for leaf in kept))
+        if form_of == KEPT:
+            return _over_devices(part[0], mesh), _stack(part[1])
+        return _over_devices(part, mesh) if form_of == SUMMED else _stack(part)
 
-    out = PartitionSpec() if summed else PartitionSpec(AXIS)
-    return jax.jit(
-        jax.shard_map(
-            on_one_device, mesh=mesh, in_specs=(PartitionSpec(), PartitionSpec(AXIS)), out_specs=out,
+    def program(numbers: tuple[Any, ...], group: Block, *kept: Any) -> Any:
+        return jax.shard_map(
+            on_one_device, mesh=mesh, in_specs=(added, apart, *(apart for _ in kept)),
+            out_specs={SUMMED: added, STACKED: apart, KEPT: (added, apart)}[form_of],
             # Constants among the results are the same everywhere without being marked so.
             check_vma=False,
-        ),
-        compiler_options=compiler_options(),
-    )  # fmt: skip
+        )(numbers, group, *kept)  # fmt: skip
+
+    return jax.jit(program, compiler_options=compiler_options())
+
+
+def _over_devices(part: Any, mesh: Mesh) -> Any:
+    part = jax.tree_util.tree_map(jnp.asarray, part)
+    return jax.lax.psum(part, AXIS) if mesh.size > 1 else part
+
+
+def _stack(part: Any) -> Any:
+    return jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf)[None], part)
 
 
 def _first(leaf: Any) -> Any:

@@ -20,7 +20,7 @@ from widegp.cost import (
     search_seconds,
 )
 from widegp.inference.objective import MapObjective, Problem, start_values
-from widegp.inference.optimizers import adam, bfgs, curvature_at, lbfgs
+from widegp.inference.optimizers import Progress, adam, bfgs, curvature_at, differences, lbfgs
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.result import Optimum, Reason
 from widegp.kernels.base import Kernel
@@ -30,6 +30,9 @@ from widegp.progress import Report, Watch
 STALE = 0.08
 ROUNDS = 4
 FIRST_ROUND_ITERATIONS = 15
+# Parameters few enough for a Hessian by differences, and iterations after which it is worth having one.
+FEW_PARAMETERS = 12
+VALLEY = 20
 
 
 @dataclass(frozen=True)
@@ -108,29 +111,37 @@ def _coarse(
     found: list[Values] = []
     values, reserve, curvature = _isotropic(start), 0.0, None
     small, whole = ParameterSpace.of(values, space.psi_bounds, space.log), _size(builder, start)
-    for rows in coarse_rows(builder):
+    sizes = [len(rows) for rows in coarse_rows(builder)] + [whole.n_rows]
+    for rows, after in zip(coarse_rows(builder), sizes[1:], strict=True):
         tick = time.perf_counter()
         part, task = builder.subset(rows), problem.restricted(rows)
         limit = None if deadline is None else deadline - reserve
         watch.begin("coarse", values, len(rows))
         fitted = _rounds(part, task, values, small, settings, limit, watch, curvature)
         if fitted.optimum.reason is not Reason.FAILED:
-            values, curvature = fitted.values, _curvature(fitted, len(builder.X))
+            values, curvature = fitted.values, _curvature(fitted, after, whole.n_rows)
             found.append(_spread(values, start))
         reserve = _least_seconds(fitted, _size(part, values), whole)
         seconds[f"{len(rows)} rows"] = time.perf_counter() - tick
     return found, curvature if found and small.shapes == space.shapes else None
 
 
-def _curvature(fitted: Fitted, whole: int) -> np.ndarray | None:
-    """The Hessian per row at the optimum of a part of ``whole`` rows: by differences where they cost less
-    than two evaluations of the whole, otherwise as BFGS has it.
+def _curvature(fitted: Fitted, rows: int, whole: int) -> np.ndarray | None:
+    """The Hessian per row at the optimum of a part, as it would be for ``rows`` rows: by differences where
+    they cost less than two evaluations of the ``whole`` table, otherwise as BFGS has it.
+
+    The prior counts once, however many rows there are: the more of them, the less of it per row. Left as it
+    is, steps along directions that the prior decides would be too short, and many.
     """
     optimum, objective = fitted.optimum, fitted.objective
-    n_rows = objective.approximation.n_rows
-    if optimum.gradient is None or (optimum.curvature is not None and n_rows * optimum.z.size > 2 * whole):
-        return optimum.curvature
-    return curvature_at(objective, optimum.z, optimum.gradient, n_rows)
+    n_rows, z = objective.approximation.n_rows, optimum.z
+    H = optimum.curvature
+    if optimum.gradient is not None and (H is None or n_rows * z.size <= 2 * whole):
+        H = curvature_at(objective, z, optimum.gradient, n_rows)
+    if H is None:
+        return None
+    prior = differences(objective.prior_gradient, z, objective.prior_gradient(z))
+    return H - prior * (1 / n_rows - 1 / rows)
 
 
 def _isotropic(values: Values) -> Values:
@@ -243,14 +254,34 @@ def _optimise(
     n_rows = objective.approximation.n_rows
     progress = watch.following(space.unpack)
     z, bounds = space.pack(values), space.bounds()
-    if settings.name == "lbfgs" and curvature is not None:
-        return bfgs(objective, z, bounds, n_rows, limit, curvature, deadline, progress)
     if settings.name == "lbfgs":
-        return lbfgs(objective, z, bounds, n_rows, limit, deadline, progress)
+        return _descend(objective, z, bounds, n_rows, limit, deadline, progress, curvature)
     rates = np.array([settings.noise_rate if n == "sigma_eps2" else settings.rate for n in space.labels()])
     if settings.batch_rows is not None:
         objective = _on_batches(objective, settings.batch_rows, settings.seed)
     return adam(objective, z, bounds, n_rows, limit, rates, deadline, progress)
+
+
+def _descend(
+    objective: MapObjective, z: np.ndarray, bounds: list[tuple[float, float]], n_rows: int, limit: int,
+    deadline: float | None, progress: Progress | None, curvature: np.ndarray | None,
+) -> Optimum:  # fmt: skip
+    """BFGS from ``curvature``; where there is none, from that of the point to which L-BFGS has come.
+
+    L-BFGS finds the valley and then takes long to follow it, for it must learn how the loss curves. As many
+    evaluations as there are parameters tell that, where the parameters are few.
+    """
+    if curvature is not None:
+        return bfgs(objective, z, bounds, n_rows, limit, curvature, deadline, progress)
+    few = z.size <= FEW_PARAMETERS
+    first = lbfgs(objective, z, bounds, n_rows, min(limit, VALLEY) if few else limit, deadline, progress)
+    if not few or limit <= VALLEY or first.reason is not Reason.MAX_ITER or first.gradient is None:
+        return first
+    later = None if progress is None else lambda step, value, at: progress(first.n_iter + step, value, at)
+    rest, H = limit - first.n_iter, curvature_at(objective, first.z, first.gradient, n_rows)
+    if H is None:
+        return lbfgs(objective, first.z, bounds, n_rows, rest, deadline, later).after(first, z.size)
+    return bfgs(objective, first.z, bounds, n_rows, rest, H, deadline, later).after(first, z.size)
 
 
 def _on_batches(objective: MapObjective, size: int, seed: int) -> Any:

@@ -56,6 +56,10 @@ class MapObjective:
             gradient["psi"] = gradient["psi"] - d_log_jacobian
         return out.value - log_jacobian + prior, self.space.pull_back(z, gradient), out.jitter, None
 
+    def prior_gradient(self, z: np.ndarray) -> np.ndarray:
+        """-d log p(theta) / dz (p,): the share of the gradient that does not grow with the rows."""
+        return self.space.pull_back(z, penalty(self.priors, self.space.unpack(z))[1])
+
     def at(self, values: Values) -> Kernel:
         """The kernel with the given parameters."""
         return with_values(self.kernel, values)

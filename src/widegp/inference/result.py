@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -42,6 +42,11 @@ class Optimum:
     @property
     def n_iter(self) -> int:
         return max(0, len(self.path) - 1)
+
+    def after(self, first: Optimum, evaluations: int = 0) -> Optimum:
+        """The same, reached from where ``first`` ended, with further evaluations between them."""
+        path = first.path + self.path[1:]
+        return replace(self, path=path, n_evaluations=self.n_evaluations + first.n_evaluations + evaluations)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from widegp.neighbors.threads import in_threads
 QUERY_BLOCK = 64
 """Queries that share one copied tile: enough that the copy costs nothing beside the distances."""
 _THREADED_WORK = 10_000_000
+NOTHING = np.iinfo(np.int32).max
 
 
 def as_points(points: np.ndarray) -> np.ndarray:
@@ -91,7 +92,7 @@ def _scan_plainly(
         found[q, : len(near)] = rows[near]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def _sift_down(dist, row, size, start):
     """Restore the heap whose root is the largest (dist, row), lexicographically."""
     at, d, j = start, dist[start], row[start]
@@ -111,7 +112,7 @@ def _sift_down(dist, row, size, start):
     dist[at], row[at] = d, j
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def _offer(dist, row, d, j):
     """Replace the worst candidate kept by (d, j) if that is better; an empty place is worse than any."""
     if d < dist[0] or (d == dist[0] and j < row[0]):
@@ -119,7 +120,7 @@ def _offer(dist, row, d, j):
         _sift_down(dist, row, len(dist), 0)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def _sort_heap(dist, row):
     for size in range(len(dist) - 1, 0, -1):
         dist[0], dist[size] = dist[size], dist[0]
@@ -127,7 +128,7 @@ def _sort_heap(dist, row):
         _sift_down(dist, row, size, 0)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def tile_distances(query, tile, size, out):
     """out[t] = sum_k (query[k] - tile[k, t])^2, columns in order; four at a time, to touch out less."""
     n_columns = len(query)
@@ -152,11 +153,10 @@ def tile_distances(query, tile, size, out):
         k += 1
 
 
-@njit(cache=True, error_model="numpy")
-def _take_seeds(reference, query, seeds, tile, buffer, dist, row):
+@njit(error_model="numpy")
+def _take_seeds(reference, query, seeds, tile, kept, buffer, dist, row):
     """Offer the seeds; their distances come from the same loop as all others, so that ties compare alike."""
     width, size = tile.shape[1], 0
-    kept = np.empty(width, np.int32)
     for s in range(len(seeds) + 1):
         if size == width or (s == len(seeds) and size > 0):
             tile_distances(query, tile, size, buffer)
@@ -164,47 +164,52 @@ def _take_seeds(reference, query, seeds, tile, buffer, dist, row):
                 _offer(dist, row, buffer[t], kept[t])
             size = 0
         if s < len(seeds) and seeds[s] >= 0:
-            tile[:, size] = reference[seeds[s]]
+            for k in range(tile.shape[0]):
+                tile[k, size] = reference[seeds[s], k]
             kept[size] = seeds[s]
             size += 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scan_part(reference, queries, first, last, seeds, width, found):
-    for lo in range(0, len(queries), QUERY_BLOCK):
-        part = slice(lo, min(lo + QUERY_BLOCK, len(queries)))
-        _scan_block(reference, queries[part], first[part], last[part], seeds[part], width, found[part])
+def _scan_block(reference, queries, first, last, seeds, low, high, tile, kept, buffer, dist, row):
+    """One block of queries against tiles of reference[low:high]; dist and row (p, count) hold their heaps.
 
-
-@njit(cache=True, error_model="numpy")
-def _scan_block(reference, queries, first, last, seeds, width, found):
-    """One block of queries against tiles of the reference; heaps live here, one per query."""
-    n_queries, count = found.shape
-    nothing = np.iinfo(np.int32).max
-    dist = np.full((n_queries, count), np.inf, reference.dtype)
-    row = np.full((n_queries, count), nothing, np.int32)
-    tile = np.empty((reference.shape[1], width), reference.dtype)
-    buffer = np.empty(width, reference.dtype)
-    if seeds.shape[1] > 0:
-        for q in range(n_queries):
-            _take_seeds(reference, queries[q], seeds[q], tile, buffer, dist[q], row[q])
-    for start in range(first.min(), last.max(), width):
-        size = min(width, last.max() - start)
+    What it writes to is made by the caller: loops without allocation compile in half the time.
+    """
+    for q in range(len(queries)):
+        _take_seeds(reference, queries[q], seeds[q], tile, kept, buffer, dist[q], row[q])
+    for start in range(low, high, tile.shape[1]):
+        size = min(tile.shape[1], high - start)
         for t in range(size):
             for k in range(tile.shape[0]):
                 tile[k, t] = reference[start + t, k]
-        for q in range(n_queries):
-            low, high = max(first[q] - start, 0), min(last[q] - start, size)
-            if low >= high:
+        for q in range(len(queries)):
+            begin, end = max(first[q] - start, 0), min(last[q] - start, size)
+            if begin >= end:
                 continue
-            tile_distances(queries[q], tile, high, buffer)
+            tile_distances(queries[q], tile, end, buffer)
             bound = dist[q, 0]
-            for t in range(low, high):
+            for t in range(begin, end):
                 # Ties reach the heap because a seed, unlike a scanned row, may have the larger index.
                 if buffer[t] <= bound:
                     _offer(dist[q], row[q], buffer[t], start + t)
                     bound = dist[q, 0]
-    for q in range(n_queries):
+    for q in range(len(queries)):
         _sort_heap(dist[q], row[q])
-        for c in range(count):
-            found[q, c] = row[q, c] if row[q, c] != nothing else -1
+
+
+def _scan_part(
+    reference: np.ndarray, queries: np.ndarray, first: np.ndarray, last: np.ndarray, seeds: np.ndarray,
+    width: int, found: np.ndarray,
+) -> None:  # fmt: skip
+    tile, buffer = np.empty((reference.shape[1], width), reference.dtype), np.empty(width, reference.dtype)
+    kept = np.empty(width, np.int32)
+    for lo in range(0, len(queries), QUERY_BLOCK):
+        part = slice(lo, min(lo + QUERY_BLOCK, len(queries)))
+        shape = (part.stop - lo, found.shape[1])
+        dist, row = np.full(shape, np.inf, reference.dtype), np.full(shape, NOTHING, np.int32)
+        _scan_block(
+            reference, queries[part], first[part], last[part], seeds[part], int(first[part].min()),
+            int(last[part].max()), tile, kept, buffer, dist, row,
+        )  # fmt: skip
+        found[part] = np.where(row == NOTHING, -1, row)

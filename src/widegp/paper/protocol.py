@@ -73,9 +73,7 @@ def paper_priors(noise: float) -> dict[str, Prior]:
     sign of one draw's level; the published values are steady, and sigma_b2 is 1.01 on average.
     """
     modes = {"sigma_a2": 1.0, "sigma_u2": 1.0, "sigma_v2": 1.0, "sigma_b2": LEVEL_MODE, "sigma_eps2": noise}
-    variances = {
-        name: InverseGamma(PRIOR_WEIGHT, (PRIOR_WEIGHT + 1) * mode) for name, mode in modes.items()
-    }
+    variances = {name: InverseGamma(PRIOR_WEIGHT, (PRIOR_WEIGHT + 1) * mode) for name, mode in modes.items()}
     fractions = {name: Beta(PRIOR_WEIGHT, PRIOR_WEIGHT) for name in ("alpha", "w")}
     return {**variances, **fractions}
 
@@ -116,9 +114,7 @@ def paper_fit(
             fitted.objective.at(fitted.values), values["sigma_eps2"], y
         )
         ready = time.perf_counter()
-        mean, variance = make_predictor(posterior, None, backend.name).predict(
-            inputs.transform(split.X_test)
-        )
+        mean, variance = make_predictor(posterior, None, backend.name).predict(inputs.transform(split.X_test))
     done = time.perf_counter()
     return Outcome(
         values, {"sigma_eps2": target.sd**2}, target.inverse_mean(mean),

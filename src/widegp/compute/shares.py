@@ -1,0 +1,35 @@
+"""Rows shared among threads: BLAS and compiled loops let go of the interpreter lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+from widegp.neighbors.jit import get_num_threads
+
+MANY = 256  # rows from which a share for every thread is worth it
+
+
+def runs(rows: slice, size: int) -> Iterator[slice]:
+    """The slice in runs of at most ``size``."""
+    for start in range(rows.start, rows.stop, size):
+        yield slice(start, min(start + size, rows.stop))
+
+
+def in_parallel(work: Callable[[slice], Any], n_rows: int, least: int = MANY) -> list[Any]:
+    """[work(share) for contiguous shares of the rows], a thread for each; one share below ``least`` rows.
+
+    Unlike `neighbors.threads.in_threads`, the threads stay: these calls are many and short.
+    """
+    count = int(get_num_threads()) if n_rows >= least else 1
+    shares = [slice(n_rows * t // count, n_rows * (t + 1) // count) for t in range(count)]
+    if count == 1:
+        return [work(shares[0])]
+    return list(_workers(count).map(work, shares))
+
+
+@cache
+def _workers(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="widegp")
