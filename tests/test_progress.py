@@ -15,7 +15,7 @@ from rich.console import Console
 
 from widegp import WideGPRegressor
 from widegp.cli.display import FitDisplay
-from widegp.cost import Calibration, Size, Stage, fit_plan
+from widegp.cost import START_ROWS, Calibration, Size, Stage, fit_plan
 from widegp.progress import STAGES, Outlook, Pace, Progress, Watch, takes_outlook
 
 ROWS = 8200
@@ -48,7 +48,7 @@ class TestCallback:
         names = list(dict.fromkeys(stage for stage, *_ in told))
         assert len(names) >= 4 and names == list(STAGES[: len(names)])
         rows = {stage: outlook.rows for stage, _, _, _, outlook in told}
-        assert (rows["start"], rows["coarse"], rows["whole"]) == (700, ROWS // 4, ROWS)
+        assert (rows["start"], rows["coarse"], rows["whole"]) == (START_ROWS, ROWS // 4, ROWS)
 
     def test_a_stage_begins_with_nothing_and_counts_its_iterations(self, watched):
         told, model = watched

@@ -7,7 +7,6 @@ from naive_gp import nearest_earlier as naive_neighbors
 
 from widegp import designs
 from widegp.kernels import FromActivation, Mixed, Mixture, ReLU, Tanh
-from widegp.neighbors.metric import embed
 from widegp.simulate import default_width, mean_variance, simulate
 from widegp.simulate.covariance import row_covariance
 from widegp.simulate.sequential import row_weights
@@ -62,7 +61,7 @@ def test_networks_have_the_covariance_of_the_kernel(kernel):
 
 def test_vecchia_is_the_sequence_of_conditionals_it_says():
     block, m, K = 6, 4, KERNEL(X)
-    near = naive_neighbors(embed(KERNEL, X), m)
+    near = naive_neighbors(X, m)
     # f = B f + sqrt(d) e, so Cov f = (1 - B)^-1 D (1 - B)^-T.
     B, d = np.zeros_like(K), np.diagonal(K).copy()
     for i in range(1, len(X)):
@@ -157,7 +156,7 @@ def test_calibration_at_two_thousand_rows(method, I, slack):
 @pytest.mark.slow
 def test_the_papers_construction_is_not_a_draw_from_the_kernel_in_80_inputs():
     ratio, error = judge("vecchia", 2_000, 80, 12)
-    assert ratio > 1.2
+    assert ratio > 1.15
     assert ratio - 1 > 5 * error
     ratio, error = judge("vecchia", 2_000, 20, 12)
     assert abs(ratio - 1) < 3 * error + 0.03

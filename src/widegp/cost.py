@@ -16,10 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 # Rows of the exact likelihood that chooses among the starts, and its evaluations.
-START_ROWS = 700
+START_ROWS = 500
 START_EVALUATIONS = 90
 # Smallest subset of the rows worth a fit of its own before the whole table.
-COARSE_ROWS = 2000
+COARSE_ROWS = 1000
 # Evaluations until a stage has converged: one that knows nothing of the curvature, one that knows it from the
 # stage before, and one with a variance per input. Four tables took 54 to 110, 5 to 17 and 79 to 122.
 EVALUATIONS_FIRST, EVALUATIONS_NEXT, EVALUATIONS_ARD = 75, 10, 110
@@ -215,7 +215,7 @@ def peak_bytes(size: Size, block_rows: int) -> float:
     Code and libraries, copies of the table (scaled; with neighbours also embedded, in storage order, and kept
     for predictions), indices of neighbours, arrays of a block with its halo by rank, some r x r matrices; for
     exact fits six n x n matrices. How large a halo is hangs on the data: here it is as large as can be,
-    min(n, M B) rows with the B = ``block_rows`` of the block. Some 700 rows are fitted exactly in any case.
+    min(n, M B) rows with the B = ``block_rows`` of the block. Some 500 rows are fitted exactly in any case.
     """
     n, i, r, m = size.n_rows, size.n_inputs, size.r, size.m
     exact = min(n, START_ROWS)
