@@ -224,6 +224,6 @@ def peak_bytes(size: Size, block_rows: int) -> float:
         return LOADED_BYTES + 8 * (2 * n * i + 6 * exact**2)
     block = min(n, (m + 1) * block_rows)
     tables = (4 if m else 2) * n * (i + 1) + 2 * n * m
-    arrays = (5 if size.name in WITHOUT_RESIDUAL else 4) * r + 2 * i
+    arrays = (3 if size.name in WITHOUT_RESIDUAL else 5) * r + 2 * i
     work = tables + block * arrays + 12 * r**2
     return LOADED_BYTES + (ROW_BYTES if m else 0) + 8 * max(work, 2 * n * i + 6 * exact**2)
