@@ -22,7 +22,7 @@ START_EVALUATIONS = 90
 COARSE_ROWS = 1000
 # Evaluations until a stage has converged: one that knows nothing of the curvature, one that knows it from the
 # stage before, and one with a variance per input. Four tables took 54 to 110, 5 to 17 and 79 to 122.
-EVALUATIONS_FIRST, EVALUATIONS_NEXT, EVALUATIONS_ARD = 75, 10, 110
+EVALUATIONS_FIRST, EVALUATIONS_NEXT, EVALUATIONS_ARD = 60, 10, 110
 EVALUATIONS_PER_ITERATION = 1.17
 # Searches for neighbours per stage, with one variance for all inputs and with one for each.
 SEARCHES, SEARCHES_ARD = 1.2, 2.5
@@ -101,8 +101,8 @@ class Stage:
 def anchor_work(size: Size) -> float:
     """Units of large products and of kernel entries between rows and anchors."""
     n, i, r = size.n_rows, size.n_inputs, size.r
-    by_rank, cubic = (2, 8) if size.name in WITHOUT_RESIDUAL else (6, 4)
-    return (n * r * (by_rank * r + 3 * i + 3 * ENTRY) + cubic * r**3) / 6
+    by_rank, passes, cubic = (2, 2, 8) if size.name in WITHOUT_RESIDUAL else (6, 3, 4)
+    return (n * r * (by_rank * r + passes * (i + ENTRY)) + cubic * r**3) / 6
 
 
 def neighbor_work(size: Size) -> float:
