@@ -27,7 +27,7 @@ NAMES = ("exact", "subset", "nystrom", "dtc", "vfe", "fitc", "vecchia", "full-sc
 WITH_NEIGHBORS = ("vecchia", "full-scale")
 NEEDS_ROWS = ("subset", "nystrom")
 # Rows of a part of the table for each anchor.
-ROWS_PER_ANCHOR = 8
+ROWS_PER_ANCHOR = 16
 # Rows of a block on an accelerator are a multiple of this.
 ALIGNED = 128
 
@@ -118,7 +118,7 @@ class Builder:
         return 1.0 - kept / (m * len(sample))
 
     def subset(self, rows: np.ndarray) -> Builder:
-        """The same for some of the rows (b,), with no more anchors than an eighth of them: more would know
+        """The same for some of the rows (b,), with an anchor for every sixteen of them at most: more would know
         the rows by heart, and a likelihood of them says little.
         """
         block = self.block_rows() if self.backend.keeps_shapes else None
