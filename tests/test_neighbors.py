@@ -22,6 +22,8 @@ from widegp.neighbors import (
     ordering,
     search,
 )
+from widegp.neighbors.jit import COMPILED
+from widegp.neighbors.scan import scan
 
 relaxed = settings(deadline=None, max_examples=40)
 # A few small whole numbers: most rows coincide or tie with others, and distances are free of rounding.
@@ -106,6 +108,22 @@ def test_many_neighbors_and_tiles():
     assert_full_earlier_distinct(found)
     gaps = np.linalg.norm(points[:1_499] - points[1_499], axis=1)
     assert np.array_equal(found[1_499], np.argsort(gaps, kind="stable")[:400])
+
+
+@pytest.mark.skipif(not COMPILED, reason="there is no compiled search to compare with")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_plain_search_has_the_compiled_answer_to_the_last_bit(monkeypatch, dtype):
+    rng = np.random.default_rng(5)
+    reference = np.round(rng.normal(size=(300, 7)), 1).astype(dtype)
+    queries = np.concatenate([reference[:40], rng.normal(size=(25, 7)).astype(dtype)])
+    first, last = rng.integers(0, 100, 65), rng.integers(0, 300, 65)
+    seeds = np.where(last[:, None] < 290, np.arange(290, 295), -1)
+    found = []
+    for limit in (2**18, 0):
+        monkeypatch.setattr("widegp.neighbors.scan.PLAIN_PAIRS", limit)
+        found.append(scan(reference, queries, first, last, 30, seeds))
+    np.testing.assert_array_equal(*found)
+    assert (found[0] >= 0).sum(1).min() < 30
 
 
 def test_far_from_origin_keeps_close_rows_apart():

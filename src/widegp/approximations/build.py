@@ -118,8 +118,8 @@ class Builder:
         return 1.0 - kept / (m * len(sample))
 
     def subset(self, rows: np.ndarray) -> Builder:
-        """The same for some of the rows (b,), with an anchor for every sixteen of them at most: more would know
-        the rows by heart, and a likelihood of them says little.
+        """The same for some of the rows (b,), with an anchor for every sixteen of them at most: more would
+        know the rows by heart, and a likelihood of them says little.
         """
         block = self.block_rows() if self.backend.keeps_shapes else None
         dials = replace(self.dials, rank=min(self.dials.rank, max(1, len(rows) // ROWS_PER_ANCHOR)))

@@ -11,6 +11,8 @@ QUERY_BLOCK = 64
 """Queries that share one copied tile: enough that the copy costs nothing beside the distances."""
 _THREADED_WORK = 10_000_000
 NOTHING = np.iinfo(np.int32).max
+PLAIN_PAIRS = 2**18
+"""Up to so many distances NumPy takes milliseconds, and the first call of a compiled loop seconds."""
 
 
 def as_points(points: np.ndarray) -> np.ndarray:
@@ -59,8 +61,10 @@ def scan(
     width = int(np.clip(32_768 // max(reference.shape[1], 1), 16, 512))
     seeds = seeds.astype(np.int32, copy=False)
 
+    plain = not COMPILED or len(reference) * len(queries) <= PLAIN_PAIRS
+
     def part(rows: slice) -> None:
-        if not COMPILED:
+        if plain:
             _scan_plainly(reference, queries[rows], first[rows], last[rows], seeds[rows], found[rows])
             return
         _scan_part(reference, queries[rows], first[rows], last[rows], seeds[rows], width, found[rows])
@@ -82,14 +86,20 @@ def _scan_plainly(
     reference: np.ndarray, queries: np.ndarray, first: np.ndarray, last: np.ndarray, seeds: np.ndarray,
     found: np.ndarray,
 ) -> None:  # fmt: skip
-    """`_scan_part` without a compiler, a query at a time."""
-    for q, query in enumerate(queries):
-        rows = np.concatenate([np.arange(first[q], last[q]), seeds[q][seeds[q] >= 0]])
-        if len(rows) == 0:
-            continue
-        distance = ((reference[rows] - query) ** 2).sum(1)
-        near = np.lexsort([rows, distance])[: found.shape[1]]
-        found[q, : len(near)] = rows[near]
+    """`_scan_part` by NumPy, with the same sums in the same order and therefore the same answer."""
+    rows = np.arange(len(reference))
+    size = max(1, PLAIN_PAIRS // max(len(reference), 1))
+    for lo in range(0, len(queries), size):
+        part = slice(lo, lo + size)
+        distance = np.zeros((len(queries[part]), len(reference)), reference.dtype)
+        for query, column in zip(queries[part].T, reference.T, strict=True):
+            difference = query[:, None] - column
+            distance += difference * difference
+        searched = (rows >= first[part, None]) & (rows < last[part, None])
+        which, slot = np.nonzero(seeds[part] >= 0)
+        searched[which, seeds[part][which, slot]] = True
+        near = np.argsort(np.where(searched, distance, np.inf), axis=1, kind="stable")[:, : found.shape[1]]
+        found[part, : near.shape[1]] = np.where(np.take_along_axis(searched, near, 1), near, -1)
 
 
 @njit(error_model="numpy")
