@@ -68,9 +68,11 @@ def test_an_interrupted_fit_goes_on_to_the_same_answer(name, tmp_path, monkeypat
 def test_a_finished_fit_is_remembered_whole(tmp_path, monkeypatch):
     X, y = table()
     model = WideGPRegressor(
-        max_iter=5, random_state=0, checkpoint=tmp_path / "j", approximation="vfe", rank=10
+        max_iter=60, random_state=0, checkpoint=tmp_path / "j", approximation="vfe", rank=10
     )
     mean = model.fit(X, y).predict(X)
+    # Past the iterations of L-BFGS, that is through the differences too.
+    assert model.n_iter_ >= 20 and model.result_.converged
     monkeypatch.setattr(MapObjective, "_evaluate", lambda self, z: pytest.fail("evaluated again"))
     np.testing.assert_array_equal(model.fit(X, y).predict(X), mean)
 

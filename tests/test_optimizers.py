@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from widegp.inference.fit import _descend
 from widegp.inference.optimizers import bfgs, curvature_at, lbfgs
 from widegp.inference.result import Reason
 
@@ -109,3 +112,38 @@ def test_an_optimum_after_another_counts_both_paths():
     assert both.n_iter == first.n_iter + then.n_iter
     assert both.n_evaluations == first.n_evaluations + then.n_evaluations + 2
     np.testing.assert_array_equal(both.z, then.z)
+
+
+def valley(asked):
+    """Curved and flat by turns: L-BFGS is not through with it after 20 iterations."""
+
+    def objective(z):
+        asked.append(z)
+        return ROWS * scipy.optimize.rosen(z), ROWS * scipy.optimize.rosen_der(z), None
+
+    return objective
+
+
+def test_bfgs_takes_over_where_lbfgs_has_found_the_valley():
+    asked = []
+    start, bounds = np.array([-1.2, 1.0, -0.5, 0.8, -1.1, 0.9]), [(-3, 3)] * 6
+    out = _descend(valley(asked), start, bounds, ROWS, 200, None, None, None)
+    assert out.reason is Reason.CONVERGED and out.n_iter > 20
+    assert out.n_evaluations == len(asked)
+    np.testing.assert_allclose(out.z, 1, atol=1e-2)
+
+
+def test_differences_end_at_the_deadline():
+    asked = []
+    evaluate = valley(asked)
+
+    def slow(z):
+        if len(asked) == 28:
+            time.sleep(max(0.0, deadline - time.perf_counter()) + 0.01)
+        return evaluate(z)
+
+    start, bounds = np.array([-1.2, 1.0, -0.5, 0.8, -1.1, 0.9]), [(-3, 3)] * 6
+    deadline = time.perf_counter() + 2.0
+    out = _descend(slow, start, bounds, ROWS, 200, deadline, None, None)
+    assert out.reason is Reason.BUDGET
+    assert len(asked) <= 30

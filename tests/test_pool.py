@@ -18,6 +18,13 @@ def test_memory_is_used_again_when_nobody_holds_it():
     assert pool.take(ROWS, 100).ctypes.data == address
 
 
+def test_free_memory_that_does_not_fit_makes_way():
+    pool = Pool()
+    pool.take(ROWS, 100)
+    pool.take(8 * ROWS, 100)
+    assert [buffer.size for buffer in pool._buffers] == [800 * ROWS]
+
+
 def test_a_slice_keeps_its_memory():
     pool = Pool()
     first = pool.take(ROWS, 100)

@@ -3,7 +3,8 @@
 With n rows, I inputs, r anchors, m neighbours and M = m + 1, one objective with its gradient takes
 
     anchors      n r (6 r + 3 I) + 4 r^3  multiply-adds, and 3 n r entries of the kernel
-    the same without a residual, dtc, vfe and nystrom:  n r (2 r + 3 I) + 8 r^3, and 3 n r
+    the same without a residual, dtc, vfe and nystrom:  n r (2 r + 3 I) + 8 r^3, and 3 n r; while dtc and vfe
+                 keep their features between the two passes, 2 instead of both 3
     neighbours   n M^2 (2 r + 2 I + M / 3), 3 n M^2 / 2 entries, and 4 n M r numbers gathered and scattered
     exact        5 n^3 / 3 + 2 n^2 I, and 2 n^2 entries;  subset: the same with r rows
 
@@ -21,7 +22,7 @@ START_EVALUATIONS = 90
 # Smallest subset of the rows worth a fit of its own before the whole table.
 COARSE_ROWS = 1000
 # Evaluations until a stage has converged: one that knows nothing of the curvature, one that knows it from the
-# stage before, and one with a variance per input. Four tables took 54 to 110, 5 to 17 and 79 to 122.
+# stage before, and one with a variance per input. Four tables took 32 to 83, 4 to 37 and 79 to 122.
 EVALUATIONS_FIRST, EVALUATIONS_NEXT, EVALUATIONS_ARD = 60, 10, 110
 EVALUATIONS_PER_ITERATION = 1.17
 # Searches for neighbours per stage, with one variance for all inputs and with one for each.
@@ -40,6 +41,9 @@ SCANNED_ROWS = 50_000
 # Libraries and compiled code that a first fit loads, and the tables of distances, factors and covariances of
 # the rows that are searched or conditioned at a time.
 LOADED_BYTES, ROW_BYTES = 200 * 2**20, 100 * 2**20
+
+# Features that the CPU keeps between two passes (`compute.backend.BLOCK_BYTES`).
+KEPT_BYTES = 256 * 2**20
 
 EXACT = ("exact", "subset")
 WITHOUT_RESIDUAL = ("dtc", "vfe", "nystrom")
@@ -101,8 +105,14 @@ class Stage:
 def anchor_work(size: Size) -> float:
     """Units of large products and of kernel entries between rows and anchors."""
     n, i, r = size.n_rows, size.n_inputs, size.r
-    by_rank, passes, cubic = (2, 2, 8) if size.name in WITHOUT_RESIDUAL else (6, 3, 4)
+    by_rank, cubic = (2, 8) if size.name in WITHOUT_RESIDUAL else (6, 4)
+    passes = 2 if _keeps(size) else 3
     return (n * r * (by_rank * r + passes * (i + ENTRY)) + cubic * r**3) / 6
+
+
+def _keeps(size: Size) -> bool:
+    """Whether the features of all rows stay in memory between the two passes."""
+    return size.name in ("dtc", "vfe") and 8 * size.n_rows * size.r <= KEPT_BYTES
 
 
 def neighbor_work(size: Size) -> float:
@@ -225,5 +235,6 @@ def peak_bytes(size: Size, block_rows: int) -> float:
     block = min(n, (m + 1) * block_rows)
     tables = (4 if m else 2) * n * (i + 1) + 2 * n * m
     arrays = (3 if size.name in WITHOUT_RESIDUAL else 5) * r + 2 * i
-    work = tables + block * arrays + 12 * r**2
+    kept = (n - block) * r if _keeps(size) else 0
+    work = tables + block * arrays + kept + 12 * r**2
     return LOADED_BYTES + (ROW_BYTES if m else 0) + 8 * max(work, 2 * n * i + 6 * exact**2)

@@ -13,6 +13,7 @@ from widegp.approximations import family as family_module
 from widegp.approximations.build import Builder, Dials
 from widegp.compute.backend import choose_backend
 from widegp.compute.native import NativeBackend
+from widegp.compute.xla import XlaBackend
 from widegp.kernels import Mixed
 
 # Slow variation and a large signal: the kernel matrix of the anchors is nearly singular.
@@ -52,9 +53,14 @@ def test_value_and_gradient_are_those_of_the_dense_formula(name, backend):
         assert out.gradient[parameter] == pytest.approx(slope, rel=2e-4, abs=1e-3), parameter
 
 
+@pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("backend", ["native", "xla"])
-def test_both_kinds_of_sums_agree_where_raw_ones_keep_their_digits(backend, monkeypatch):
+def test_both_kinds_of_sums_agree_where_raw_ones_keep_their_digits(backend, kept, monkeypatch):
+    if not kept:
+        for kind in (NativeBackend, XlaBackend):
+            monkeypatch.setattr(kind, "keep_bytes", 0)
     X, y = table()
+    dy = np.random.default_rng(3).normal(size=(len(y), 2))
     kernel = Mixed(sigma_u2=1.0)
     answers = []
     for digits in (family_module.DIGITS, 0.0):
@@ -62,7 +68,7 @@ def test_both_kinds_of_sums_agree_where_raw_ones_keep_their_digits(backend, monk
         builder, family = likelihood("vfe", backend, X, rank=20)
         with builder.backend.scope():
             assert family.rule(family.model(kernel, 0.1)).whitened is (digits == 0.0)
-            answers.append(family.evaluate(kernel, 0.1, y))
+            answers.append(family.evaluate(kernel, 0.1, y, dy))
             posterior = family.posterior(kernel, 0.1, y)
             answers[-1] = replace(answers[-1], gradient={**answers[-1].gradient, "beta": posterior.beta})
     raw, whitened = answers

@@ -86,7 +86,7 @@ class Family:
     def _sums_kept(self, rule: Rule, model: Model, rows: Rows) -> tuple[Sums, Any]:
         """The sums and, where the rows of features fit the room there is, these rows for the second pass."""
         room = self.backend.keep_bytes * self.engine.keepers
-        if rule.residual or 8 * self.n_rows * len(self.Z) > room:
+        if rule.residual or 8 * self.n_rows / self.share * len(self.Z) > room:
             return self.sums(rule, model, rows), None
         return self.engine.map_keep(partial(block_sums_kept, self.backend, rule, model), rows)
 

@@ -90,7 +90,9 @@ def block_sums_kept(backend: Backend, rule: Rule, model: Model, block: Block) ->
 def block_pullback(
     backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block, kept: Array | None = None
 ) -> BlockGradient:
-    """dF/d(kernel, noise, W, psi) given dF/dsums; ``kept`` are the rows that `block_sums_kept` left."""
+    """dF/d(kernel, noise, W, psi) given dF/dsums as `weigh_pullback` has them; ``kept`` are the rows that
+    `block_sums_kept` left.
+    """
     with backend.scope():
         if rule.residual:
             return _residual_pullback(backend, model, bar, block)

@@ -44,7 +44,7 @@ class Conditional(NamedTuple):
 
 
 class Cotangent(NamedTuple):
-    """dF/dK = left right + column row', (n, p): made in parts, where they are used, and never as a whole.
+    """dF/dK = left right + column row', (n, p), which a backend may make in parts, where they are used.
 
     left (n, r) and right (r, p), or left (n, p) alone; column (n,) and row (p,), or neither.
     """

@@ -9,8 +9,6 @@ from threading import Lock
 import numpy as np
 
 LARGE = 2**17  # numbers, a megabyte: below it NumPy's own allocator is as quick
-# References to a buffer that nobody but the pool holds: the list, the loop's variable, the argument.
-UNHELD = 3
 
 
 class Pool:
@@ -35,9 +33,24 @@ class Pool:
 
     def _buffer(self, size: int) -> np.ndarray:
         """A free buffer of at most twice the size; where there is none, free ones make way for a new one."""
-        for buffer in self._buffers:
-            if size <= buffer.size <= 2 * size and sys.getrefcount(buffer) <= UNHELD:
+        free = _unheld(self._buffers)
+        for k, buffer in enumerate(self._buffers):
+            if free[k] and size <= buffer.size <= 2 * size:
                 return buffer
-        self._buffers = [buffer for buffer in self._buffers if sys.getrefcount(buffer) > UNHELD]
+        self._buffers = [buffer for k, buffer in enumerate(self._buffers) if not free[k]]
         self._buffers.append(np.empty(size))
         return self._buffers[-1]
+
+
+def _unheld(buffers: list[np.ndarray]) -> list[bool]:
+    """Which of them nobody but the list holds.
+
+    How many references the call itself makes differs between versions of Python: an array that surely is
+    in one list alone says how many.
+    """
+    alone = [np.empty(0)]
+    return [_references(buffers, k) <= _references(alone, 0) for k in range(len(buffers))]
+
+
+def _references(buffers: list[np.ndarray], k: int) -> int:
+    return sys.getrefcount(buffers[k])

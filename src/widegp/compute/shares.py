@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -27,9 +28,10 @@ def in_parallel(work: Callable[[slice], Any], n_rows: int, least: int = MANY) ->
     shares = [slice(n_rows * t // count, n_rows * (t + 1) // count) for t in range(count)]
     if count == 1:
         return [work(shares[0])]
-    return list(_workers(count).map(work, shares))
+    return list(_workers(count, os.getpid()).map(work, shares))
 
 
 @cache
-def _workers(count: int) -> ThreadPoolExecutor:
+def _workers(count: int, process: int) -> ThreadPoolExecutor:
+    """Threads do not survive a fork: a child makes its own."""
     return ThreadPoolExecutor(count, thread_name_prefix="widegp")

@@ -190,7 +190,7 @@ def _persisting(work: Callable[[], T], shelf: Shelf) -> T:
 
 # --- on a worker ------------------------------------------------------------------------------------------
 
-# The compiled loops use all threads of the worker and do not tolerate two callers at once.
+# A block takes all threads of its worker, and memory for one block is what a worker is given.
 _one_at_a_time = Lock()
 
 

@@ -277,11 +277,12 @@ def _descend(
     first = lbfgs(objective, z, bounds, n_rows, min(limit, VALLEY) if few else limit, deadline, progress)
     if not few or limit <= VALLEY or first.reason is not Reason.MAX_ITER or first.gradient is None:
         return first
-    later = None if progress is None else lambda step, value, at: progress(first.n_iter + step, value, at)
-    rest, H = limit - first.n_iter, curvature_at(objective, first.z, first.gradient, n_rows)
+    rest, H = limit - first.n_iter, curvature_at(objective, first.z, first.gradient, n_rows, deadline)
+    if deadline is not None and time.perf_counter() > deadline:
+        return replace(first, reason=Reason.BUDGET)
     if H is None:
-        return lbfgs(objective, first.z, bounds, n_rows, rest, deadline, later).after(first, z.size)
-    return bfgs(objective, first.z, bounds, n_rows, rest, H, deadline, later).after(first, z.size)
+        return lbfgs(objective, first.z, bounds, n_rows, rest, deadline, progress).after(first)
+    return bfgs(objective, first.z, bounds, n_rows, rest, H, deadline, progress).after(first, z.size)
 
 
 def _on_batches(objective: MapObjective, size: int, seed: int) -> Any:

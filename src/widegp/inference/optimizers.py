@@ -190,10 +190,12 @@ def raised(H: np.ndarray) -> np.ndarray:
     return (vectors * np.maximum(values, FLATTEST * values[-1])) @ vectors.T
 
 
-def curvature_at(objective: Objective, z: np.ndarray, gradient: np.ndarray, n_rows: int) -> np.ndarray | None:
-    """d^2 L / dz^2 per row (p, p) by differences of the gradient; None where one of them fails."""
+def curvature_at(
+    objective: Objective, z: np.ndarray, gradient: np.ndarray, n_rows: int, deadline: float | None = None
+) -> np.ndarray | None:
+    """d^2 L / dz^2 per row (p, p) by differences of the gradient; None where one fails or time is up."""
     try:
-        H = differences(lambda there: _gradient(objective, there), z, gradient) / n_rows
+        H = differences(lambda there: _gradient(objective, there, deadline), z, gradient) / n_rows
     except ArithmeticError:
         return None
     return H if np.linalg.eigvalsh(H)[-1] > 0 else None
@@ -205,7 +207,9 @@ def differences(slope: Callable[[np.ndarray], np.ndarray], z: np.ndarray, here: 
     return (H + H.T) / 2
 
 
-def _gradient(objective: Objective, z: np.ndarray) -> np.ndarray:
+def _gradient(objective: Objective, z: np.ndarray, deadline: float | None) -> np.ndarray:
+    if deadline is not None and time.perf_counter() > deadline:
+        raise ArithmeticError("the time is up")
     _, gradient, problem = objective(z)
     if problem is not None or not np.all(np.isfinite(gradient)):
         raise ArithmeticError(problem or "the gradient is not finite")

@@ -45,8 +45,12 @@ class Optimum:
 
     def after(self, first: Optimum, evaluations: int = 0) -> Optimum:
         """The same, reached from where ``first`` ended, with further evaluations between them."""
-        path = first.path + self.path[1:]
-        return replace(self, path=path, n_evaluations=self.n_evaluations + first.n_evaluations + evaluations)
+        return replace(
+            self,
+            path=first.path + self.path[1:],
+            n_evaluations=self.n_evaluations + first.n_evaluations + evaluations,
+            problem=self.problem or first.problem,
+        )
 
 
 @dataclass(frozen=True)

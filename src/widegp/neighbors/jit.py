@@ -10,12 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 try:
-    from numba import get_num_threads, njit, prange
+    from numba import get_num_threads, njit
 
     COMPILED = True
 except ImportError:  # pragma: no cover - the package depends on Numba, but can do without
     COMPILED = False
-    prange = range
 
     def get_num_threads() -> int:
         return os.cpu_count() or 1
@@ -24,4 +23,4 @@ except ImportError:  # pragma: no cover - the package depends on Numba, but can 
         return args[0] if args else lambda function: function
 
 
-__all__ = ["COMPILED", "get_num_threads", "njit", "prange"]
+__all__ = ["COMPILED", "get_num_threads", "njit"]

@@ -73,14 +73,15 @@ def simulate(
 ) -> Simulation:
     """f ~ GP(0, K) at the rows of X (n, I), and y = f + e, e ~ N(0, sigma_eps2), section (dados_simulados).
 
-    "vecchia"     the paper's: the first ``block`` rows exactly, then each row given its ``neighbors`` nearest
-                  earlier ones. In many inputs these are not draws from K: the errors of the conditionals add
-                  up along the rows. At n = 2,000 and I = 80 the exact GP has 1.26 times the squared error
-                  that it predicts; at I = 20 the excess is a few per cent.
+    "vecchia"     the paper's: the first ``block`` rows exactly, then each row given its ``neighbors`` earlier
+                  ones that are nearest in the inputs. In many inputs these are not draws from K: the errors
+                  of the conditionals add up along the rows. At n = 2,000 and I = 80 the exact GP has 1.26
+                  times the squared error that it predicts; at I = 20 the excess is a few per cent.
     "network"     one network of ``width`` hidden units whose limit is K. Its covariance is K at any width,
                   averaged over networks; width makes it Gaussian. O(n) memory.
-    "full-scale"  weights of the features of ``rank`` anchors, random rows; then what they leave over as
-                  "vecchia" does it. Few neighbours are better than many here, for the same reason as above.
+    "full-scale"  weights of the features of ``rank`` anchors, random rows; then what they leave over, each
+                  row given the earlier ones that are nearest in the kernel's metric. Few neighbours are
+                  better than many here, for the same reason as above.
     "exact"       a Cholesky factor of K(X, X), up to ``EXACT_ROWS`` rows.
 
     Parameters
