@@ -234,7 +234,7 @@ def peak_bytes(size: Size, block_rows: int) -> float:
         return LOADED_BYTES + 8 * (2 * n * i + 6 * exact**2)
     block = min(n, (m + 1) * block_rows)
     tables = (4 if m else 2) * n * (i + 1) + 2 * n * m
-    arrays = (3 if size.name in WITHOUT_RESIDUAL else 5) * r + 2 * i
+    arrays = (4 if size.name in WITHOUT_RESIDUAL else 5) * r + 2 * i
     kept = (n - block) * r if _keeps(size) else 0
     work = tables + block * arrays + kept + 12 * r**2
     return LOADED_BYTES + (ROW_BYTES if m else 0) + 8 * max(work, 2 * n * i + 6 * exact**2)
