@@ -26,8 +26,9 @@ from widegp.neighbors.scan import scan
 NAMES = ("exact", "subset", "nystrom", "dtc", "vfe", "fitc", "vecchia", "full-scale")
 WITH_NEIGHBORS = ("vecchia", "full-scale")
 NEEDS_ROWS = ("subset", "nystrom")
-# Rows of a part of the table for each anchor.
-ROWS_PER_ANCHOR = 16
+# Rows of a part of the table for each anchor, at least. Of two optima, one smooth and one rough, few anchors
+# prefer the smooth one: with 16 rows for each, vfe on Superconductivity ended there, 260 nats too high.
+ROWS_PER_ANCHOR = 4
 # Rows of a block on an accelerator are a multiple of this.
 ALIGNED = 128
 
@@ -118,8 +119,8 @@ class Builder:
         return 1.0 - kept / (m * len(sample))
 
     def subset(self, rows: np.ndarray) -> Builder:
-        """The same for some of the rows (b,), with an anchor for every sixteen of them at most: more would
-        know the rows by heart, and a likelihood of them says little.
+        """The same for some of the rows (b,), with an anchor for every few of them at most: more would know
+        the rows by heart, and a likelihood of them says little.
         """
         block = self.block_rows() if self.backend.keeps_shapes else None
         dials = replace(self.dials, rank=min(self.dials.rank, max(1, len(rows) // ROWS_PER_ANCHOR)))
