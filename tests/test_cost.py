@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from widegp import cost
+from widegp.compute.native import NativeBackend
 from widegp.cost import Calibration, Size
 from widegp.inference.choose import _rates
 
@@ -115,6 +116,10 @@ def predictions(size):
         cost.prediction_seconds(size, 400, RATES),
         cost.peak_bytes(size, 20_000),
     )
+
+
+def test_what_is_kept_is_what_the_cpu_keeps():
+    assert NativeBackend.keep_bytes == cost.KEPT_BYTES
 
 
 class TestForm:

@@ -158,7 +158,7 @@ class NativeBackend:
         if np.ndim(arc.sigma_u2):
             by_u = weighted @ X**2
         else:
-            by_u = np.array([weighted @ (d - arc.sigma_a2) / arc.sigma_u2])
+            by_u = np.array([weighted @ np.einsum("ni,ni->n", X, X)])
         coefficients = np.array([cotangent @ part for part in parts])
         return np.concatenate([coefficients, [weighted.sum()], by_u])
 
