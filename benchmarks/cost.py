@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from widegp.approximations.build import Builder, Dials
+from widegp.approximations.build import Builder
+from widegp.approximations.evaluation import Observed
+from widegp.approximations.layout import Dials
 from widegp.compute.backend import Backend, choose_backend
 from widegp.cost import Calibration, Size, evaluation_seconds
 from widegp.inference.choose import Clock, calibrate
@@ -65,7 +67,7 @@ def measured(size: Size, backend: Backend, clock: Clock) -> float:
         likelihood: Any = Builder(X, dials, backend, 0).build(kernel)
         for _ in range(REPEATS + 1):
             began = clock()
-            likelihood.evaluate(kernel, 0.1, y)
+            likelihood.evaluate(kernel, Observed(y, 0.1))
             seconds.append(clock() - began)
     return min(seconds[1:])
 
@@ -100,7 +102,7 @@ def main() -> None:
         for size, got, wanted in zip(sizes, seconds, expected, strict=True):
             ratios.append(wanted / got)
             print(
-                f"{size.name:12}{size.n_rows:9,}{size.n_inputs:5}{size.r:6}{size.m:5}"
+                f"{size.name:12}{size.n_rows:9,}{size.n_inputs:5}{size.shape.r:6}{size.shape.m:5}"
                 f"{got:10.4f}s{wanted:10.4f}s{wanted / got:7.2f}",
                 flush=True,
             )

@@ -18,7 +18,9 @@ import jax
 import numpy as np
 
 from widegp import WideGPRegressor, metrics
-from widegp.approximations.build import Builder, Dials
+from widegp.approximations.build import Builder
+from widegp.approximations.evaluation import Observed
+from widegp.approximations.layout import Dials
 from widegp.compute.xla import XlaBackend
 from widegp.engines.base import make_engine
 from widegp.kernels import Mixed
@@ -50,12 +52,12 @@ def evaluate(ranks: list[int], name: str = "vfe", neighbors: int = 0) -> None:
     kernel = Mixed(sigma_u2=1 / INPUTS)
     for rank in ranks:
         builder, family = likelihood(X, name, rank, neighbors, kernel)
-        seconds, target = [], y[builder.order]
+        seconds, observed = [], Observed(y, 0.1)
         with builder.backend.scope():
-            profile(family, kernel, target)
+            profile(family, kernel, observed)
             for _ in range(6):
                 began = time.perf_counter()
-                out = family.evaluate(kernel, 0.1, target)
+                out = family.evaluate(kernel, observed)
                 seconds.append(time.perf_counter() - began)
         print(
             f"{name} n={len(X)} I={INPUTS} r={rank} m={neighbors} block {builder.block_rows()}:"
@@ -67,18 +69,18 @@ def evaluate(ranks: list[int], name: str = "vfe", neighbors: int = 0) -> None:
     check(name, min(ranks[0], 500), neighbors, kernel)
 
 
-def profile(family, kernel: Mixed, y: np.ndarray) -> None:
+def profile(family, kernel: Mixed, observed: Observed) -> None:
     """Seconds of each part of an evaluation, the second time that it runs."""
     parts: dict[str, float] = {}
     for _ in range(2):
         began = time.perf_counter()
-        rows = family.rows.with_target(y)
+        rows = family.rows.with_target(observed.y)
         parts["target"] = time.perf_counter() - began
         began = time.perf_counter()
-        model = jax.block_until_ready(family.model(kernel, 0.1))
+        model = jax.block_until_ready(family.model(kernel, observed.noise))
         parts["anchors"] = time.perf_counter() - began
         began = time.perf_counter()
-        jax.block_until_ready(family.sums(family.rule(model), model, rows))
+        jax.block_until_ready(family.sums(family.rule(model, observed), model, rows))
         parts["sums"] = time.perf_counter() - began
     print("  ", {name: round(seconds, 4) for name, seconds in parts.items()}, flush=True)
 
@@ -91,7 +93,7 @@ def check(name: str, rank: int, neighbors: int, kernel: Mixed) -> None:
         with jax.default_device(device):
             builder, family = likelihood(X, name, rank, neighbors, kernel)
             with builder.backend.scope():
-                answers.append(family.evaluate(kernel, 0.1, y[builder.order]))
+                answers.append(family.evaluate(kernel, Observed(y, 0.1)))
     there, here = answers
     worst = max(
         float(np.max(np.abs(there.gradient[k] - here.gradient[k]) / np.maximum(np.abs(here.gradient[k]), 1)))

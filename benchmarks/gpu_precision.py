@@ -19,7 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from gpu import INPUTS, table
 
-from widegp.approximations.build import Builder, Dials
+from widegp.approximations.build import Builder
+from widegp.approximations.evaluation import Observed
+from widegp.approximations.layout import Dials
 from widegp.compute.backend import Cotangent
 from widegp.compute.xla import XlaBackend, _cross_pullback
 from widegp.engines.base import make_engine
@@ -64,7 +66,7 @@ def measure(product: str | None, rank: int, X: np.ndarray, y: np.ndarray) -> dic
             seconds = []
             for _ in range(6):
                 began = time.perf_counter()
-                found = family.evaluate(kernel, noise, y)
+                found = family.evaluate(kernel, Observed(y, noise))
                 seconds.append(time.perf_counter() - began)
             slopes = [float(found.gradient[k]) * float(v) for k, v in kernel.parameters().items()]
             out[name] = statistics.median(seconds[1:]), found.value, np.array(slopes)

@@ -11,6 +11,7 @@ import numpy as np
 from peers_shared import INPUTS, Task, Trace, Values, scores
 from tables import load
 
+from widegp.approximations.evaluation import Observed
 from widegp.kernels import Mixed
 from widegp.measure import likelihood, versions
 
@@ -30,13 +31,13 @@ class Model:
         self.kernel = Mixed(**{k: v for k, v in values.items() if k != "sigma_eps2"})
         self.noise = values["sigma_eps2"]
         self.builder, built = likelihood(task.X, "vfe", self.kernel, len(task.Z))
-        self.y, self.family = task.y[self.builder.order], replace(built, Z=task.Z)
+        self.observed, self.family = Observed(task.y, self.noise), replace(built, Z=task.Z)
 
     def evaluate(self) -> tuple[float, Values]:
         """The objective and its gradient by the parameters themselves."""
         with self.builder.backend.scope():
-            out = self.family.evaluate(self.kernel, self.noise, self.y)
-        return out.value, {k: float(v) for k, v in out.gradient.items() if k != "psi"}
+            out = self.family.evaluate(self.kernel, self.observed)
+        return out.value, {k: float(v) for k, v in out.gradient.items()}
 
 
 def fit(task: Task, trace: Trace) -> tuple[Any, float]:

@@ -11,7 +11,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from widegp.approximations.build import Builder, Dials
+from widegp.approximations.build import Builder
+from widegp.approximations.evaluation import Observed
+from widegp.approximations.layout import Dials
 from widegp.compute.backend import choose_backend
 from widegp.engines.blocks import BlockedRows
 from widegp.engines.local import LocalEngine
@@ -24,12 +26,12 @@ KERNEL = Mixed(sigma_a2=0.7, sigma_u2=0.4, sigma_b2=0.3, sigma_v2=1.7, alpha=0.2
 
 def table():
     rng = np.random.default_rng(0)
-    X, y, dy = rng.normal(size=(N, I)), rng.normal(size=N), rng.normal(size=(N, 2))
+    X, y, spread = rng.normal(size=(N, I)), rng.normal(size=N), rng.uniform(0.5, 2.0, size=N)
     neighbors = np.full((N, M), -1, np.int32)
     for i in range(1, N):
         some = rng.permutation(i)[:M]
         neighbors[i, : len(some)] = some
-    return X, y, dy, neighbors
+    return X, y, spread, neighbors
 
 
 def moments(block):
@@ -39,20 +41,27 @@ def moments(block):
 
 
 def neighbor_products(scale, block):
-    """scale sum_i y_i sum_{j in N(i)} y_j, and the same with dy_j."""
+    """scale sum_i y_i sum_{j in N(i)} y_j, and the same with spread_j."""
     own, there = block.weight.shape[0], block.neighbors >= 0
     weighted = block.weight * block.y[:own] * scale
-    near = (block.dy[block.neighbors] * there[:, :, None]).sum(1)
+    near = (block.spread[block.neighbors] * there).sum(1)
     return weighted @ (block.y[block.neighbors] * there).sum(1), weighted @ near
 
 
-def naive_neighbor_products(scale, y, dy, neighbors):
-    by_y, by_dy = 0.0, np.zeros(dy.shape[1])
+def naive_neighbor_products(scale, y, spread, neighbors):
+    by_y, by_spread = 0.0, 0.0
     for i in range(len(y)):
         for j in neighbors[i][neighbors[i] >= 0]:
             by_y += scale * y[i] * y[j]
-            by_dy += scale * y[i] * dy[j]
-    return by_y, by_dy
+            by_spread += scale * y[i] * spread[j]
+    return by_y, by_spread
+
+
+def sum_and_rows(block):
+    """The sum of y over a block's own rows, and y + spread of all its rows, 0 for those that pad it."""
+    own = block.weight.shape[0]
+    there = block.X[:, 0] != 0
+    return block.weight @ block.y[:own], (block.y + block.spread) * there
 
 
 class EngineContract:
@@ -61,29 +70,29 @@ class EngineContract:
     backend = "native"
 
     def likelihood(self, engine, name="full-scale", block_rows=37):
-        """A likelihood, and the order in which it holds the rows."""
         backend = choose_backend(KERNEL, self.backend)
         dials = Dials(name, 12, M, "kmeans", "random", block_rows)
         builder = Builder(table()[0], dials, backend, 0, engine)
         with backend.scope():
-            return builder.build(KERNEL), builder.order
+            return builder.build(KERNEL)
 
-    def evaluate(self, likelihood, order, noise=NOISE, shift=0.0):
-        _, y, dy, _ = table()
+    def evaluate(self, likelihood, noise=NOISE, shift=0.0):
+        _, y, spread, _ = table()
         with likelihood.backend.scope():
-            return likelihood.evaluate(KERNEL, noise, y[order] + shift, dy[order])
+            return likelihood.evaluate(KERNEL, Observed(y + shift, noise, spread), by_row=True)
 
     @pytest.mark.parametrize("pad", [False, True])
     @pytest.mark.parametrize("block_rows", [10, 64, N])
     def test_sums_are_those_of_the_whole_table(self, engine, block_rows, pad):
-        X, y, dy, neighbors = table()
-        rows = engine.place(BlockedRows.cut(X, 0 * y, neighbors, block_rows, pad)).with_target(y, dy)
+        X, y, spread, neighbors = table()
+        placed = engine.place(BlockedRows.cut(X, 0 * y, neighbors, block_rows, pad))
+        rows = placed.with_target(y, spread)
         count, by_x, by_y = engine.map_sum(moments, rows)
         assert rows.n_rows == float(count) == N
         np.testing.assert_allclose(by_x, X.sum(0), rtol=1e-11)
         np.testing.assert_allclose(by_y, y.sum(), rtol=1e-11)
         summed = engine.map_sum(partial(neighbor_products, 1.5), rows)
-        for ours, naive in zip(summed, naive_neighbor_products(1.5, y, dy, neighbors), strict=True):
+        for ours, naive in zip(summed, naive_neighbor_products(1.5, y, spread, neighbors), strict=True):
             np.testing.assert_allclose(ours, naive, rtol=1e-10)
 
     def test_rows_that_were_not_placed_are_summed_too(self, engine):
@@ -107,33 +116,48 @@ class EngineContract:
             np.testing.assert_allclose(by_y, target.sum(), rtol=1e-11)
 
     def test_a_batch_is_summed_over_its_rows_alone(self, engine):
-        X, y, dy, neighbors = table()
+        X, y, spread, neighbors = table()
         batch = np.arange(3, N, 7)
-        rows = engine.place(BlockedRows.cut(X, y, neighbors, 40)).with_target(y, dy).restricted(batch)
+        rows = engine.place(BlockedRows.cut(X, y, neighbors, 40)).with_target(y, spread).restricted(batch)
         count, by_x, _ = engine.map_sum(moments, rows)
         assert float(count) == len(batch)
         np.testing.assert_allclose(by_x, X[batch].sum(0), rtol=1e-11)
 
     @pytest.mark.parametrize("name", ["vfe", "full-scale"])
     def test_value_and_gradient_are_those_of_the_local_engine(self, engine, name):
-        local = self.evaluate(*self.likelihood(LocalEngine(), name))
-        ours = self.evaluate(*self.likelihood(engine, name))
+        local = self.evaluate(self.likelihood(LocalEngine(), name))
+        ours = self.evaluate(self.likelihood(engine, name))
         assert ours.value == pytest.approx(local.value, rel=1e-10)
         assert set(ours.gradient) == set(local.gradient)
         for parameter, expected in local.gradient.items():
             np.testing.assert_allclose(ours.gradient[parameter], expected, rtol=1e-8, atol=1e-8)
+        for by_row, expected in zip(ours.by_row, local.by_row, strict=True):
+            np.testing.assert_allclose(by_row, expected, rtol=1e-8, atol=1e-8)
+
+    @pytest.mark.parametrize("pad", [False, True])
+    def test_numbers_per_row_come_home_added_up_by_row(self, engine, pad):
+        X, y, spread, neighbors = table()
+        rows = engine.place(BlockedRows.cut(X, y, neighbors, 40, pad)).with_target(y, spread)
+        total, parts = engine.map_sum_rows(sum_and_rows, rows)
+        np.testing.assert_allclose(total, y.sum(), rtol=1e-11)
+        times = np.ones(N)
+        for start in range(0, N, 40):
+            own = np.arange(start, min(start + 40, N))
+            halo = np.setdiff1d(neighbors[own][neighbors[own] >= 0], own)
+            times[halo] += 1
+        np.testing.assert_allclose(rows.added(parts), times * (y + spread), rtol=1e-11)
 
     def test_the_size_of_blocks_does_not_matter(self, engine):
-        values = [self.evaluate(*self.likelihood(engine, block_rows=b)).value for b in (37, N)]
+        values = [self.evaluate(self.likelihood(engine, block_rows=b)).value for b in (37, N)]
         np.testing.assert_allclose(values, values[0], rtol=1e-10)
 
     def test_a_numerical_failure_is_reported_and_not_raised(self, engine):
-        likelihood, order = self.likelihood(engine)
-        failed = self.evaluate(likelihood, order, noise=-50.0)
+        likelihood = self.likelihood(engine)
+        failed = self.evaluate(likelihood, noise=-50.0)
         assert failed.value == np.inf
         assert "no positive variance" in failed.problem
         # The engine works on afterwards.
-        assert self.evaluate(likelihood, order).problem is None
+        assert self.evaluate(likelihood).problem is None
 
     def test_no_rows_are_refused(self, engine):
         nothing = BlockedRows.cut(np.zeros((0, 2)), np.zeros(0), np.zeros((0, 0), np.int32), 10)

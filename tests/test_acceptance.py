@@ -9,7 +9,9 @@ import pytest
 from benchmarks.tables import FOLDER, load
 
 from widegp import WideGPRegressor, metrics
-from widegp.approximations.build import Builder, Dials
+from widegp.approximations.build import Builder
+from widegp.approximations.evaluation import Observed
+from widegp.approximations.layout import Dials
 from widegp.compute.backend import choose_backend
 from widegp.kernels import Mixed
 from widegp.prediction import make_predictor
@@ -38,9 +40,9 @@ def excess_and_coverage(name, drawn):
     backend = choose_backend(kernel)
     with backend.scope():
         builder = Builder(X[:9000], Dials(name, 500, 0, "kmeans", "random", None), backend, 0)
-        posterior = builder.build(kernel).posterior(kernel, noise, y[:9000])
+        posterior = builder.build(kernel).posterior(kernel, Observed(y[:9000], noise))
         mean, variance = make_predictor(posterior, None).predict(X[9000:])
-    half = 1.959963984540054 * np.sqrt(variance)
+    half = 1.959963984540054 * np.sqrt(variance + noise)
     return metrics.mse(y[9000:], mean) - noise, metrics.coverage(y[9000:], mean - half, mean + half)
 
 

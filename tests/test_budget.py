@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from widegp import Reason, WideGPRegressor, budget
-from widegp.approximations.build import Dials
+from widegp.approximations.layout import Dials
 from widegp.compute.backend import choose_backend
 from widegp.inference import choose
 from widegp.inference.choose import Calibration, calibrate, choose_dials, predicted_seconds

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from widegp import cost
-from widegp.compute.native import NativeBackend
+from widegp.approximations.base import ENTRY, MOVED, PAIR_ENTRY
 from widegp.cost import Calibration, Size
 from widegp.inference.choose import _rates
 
@@ -57,8 +57,8 @@ class TestCounts:
         tally.product(n, r, r)  # K_bar = Phi_bar W'
         tally.product(r, n, r)  # W_bar = K'Phi_bar
         tally.product(n, r, i)  # from K_bar to the inputs' inner products
-        per_row = 6 * cost.anchor_work(Size("full-scale", n, i, r, 0)) - 4 * r**3
-        assert per_row - 3 * cost.ENTRY * n * r == pytest.approx(tally.count)
+        per_row = 6 * Size("full-scale", n, i, r, 0).work.anchors - 4 * r**3
+        assert per_row - 3 * ENTRY * n * r == pytest.approx(tally.count)
 
     def test_anchors_without_a_residual_are_four(self):
         n, i, r = 40, 3, 5
@@ -68,9 +68,9 @@ class TestCounts:
         tally.product(n, i, r)
         tally.product(n, r, r)  # K A_bar
         for name in ("dtc", "vfe"):
-            per_row = 6 * cost.anchor_work(Size(name, n, i, r, 9)) - 8 * r**3
-            assert per_row - 2 * cost.ENTRY * n * r == pytest.approx(tally.count)
-            assert cost.neighbor_work(Size(name, n, i, r, 9)) == 0
+            per_row = 6 * Size(name, n, i, r, 9).work.anchors - 8 * r**3
+            assert per_row - 2 * ENTRY * n * r == pytest.approx(tally.count)
+            assert Size(name, n, i, r, 9).work.neighbors == 0
 
     def test_neighbours_are_small_products_and_factors(self):
         n, i, r, m = 50, 4, 6, 30
@@ -80,8 +80,8 @@ class TestCounts:
                 tally.product(m + 1, i, m + 1)
                 tally.product(m + 1, r, m + 1)
                 tally.cholesky(m + 1)
-        apart = n * (1.5 * cost.PAIR_ENTRY * (m + 1) ** 2 + 4 * cost.MOVED * (m + 1) * r)
-        counted = 6 * cost.neighbor_work(Size("full-scale", n, i, r, m)) - apart
+        apart = n * (1.5 * PAIR_ENTRY * (m + 1) ** 2 + 4 * MOVED * (m + 1) * r)
+        counted = 6 * Size("full-scale", n, i, r, m).work.neighbors - apart
         assert counted == pytest.approx(tally.count, rel=0.02)
 
     def test_exact_is_factor_inverse_and_their_product(self):
@@ -92,14 +92,14 @@ class TestCounts:
         tally.solve(n, n)
         tally.product(n, n, n)
         tally.product(n, i, n)
-        counted = 5 / 3 * cost.dense_work(n, i) - 2 * cost.ENTRY * n**2
+        counted = 5 / 3 * Size("exact", n, i, 0, 0).work.dense - 2 * ENTRY * n**2
         assert counted == pytest.approx(tally.count, rel=0.03)
 
     def test_dials_are_those_that_the_table_allows(self):
         size = Size("full-scale", 20, 2, 500, 30)
-        assert (size.r, size.m) == (20, 19)
-        assert replace(size, name="vecchia").r == 0
-        assert replace(size, name="vfe").m == 0
+        assert size.shape[2:] == (20, 19)
+        assert replace(size, name="vecchia").shape.r == 0
+        assert replace(size, name="vfe").shape.m == 0
 
 
 def sizes():
@@ -116,10 +116,6 @@ def predictions(size):
         cost.prediction_seconds(size, 400, RATES),
         cost.peak_bytes(size, 20_000),
     )
-
-
-def test_what_is_kept_is_what_the_cpu_keeps():
-    assert NativeBackend.keep_bytes == cost.KEPT_BYTES
 
 
 class TestForm:

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from widegp import WideGPRegressor, kernels
-from widegp.approximations.build import NAMES
+from widegp.approximations.registry import APPROXIMATIONS as NAMES
 from widegp.kernels import FromActivation
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

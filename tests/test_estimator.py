@@ -17,7 +17,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from widegp import Beta, InverseGamma, Reason, WideGPRegressor, kernels, metrics
-from widegp.approximations.build import NAMES
+from widegp.approximations.registry import APPROXIMATIONS as NAMES
 
 APPROXIMATIONS = sorted(NAMES)
 

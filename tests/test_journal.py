@@ -13,7 +13,7 @@ import pytest
 
 from widegp import WideGPRegressor, load
 from widegp.inference.journal import Journal, JournalError, fingerprint
-from widegp.inference.objective import MapObjective
+from widegp.inference.objective import Answer, MapObjective
 
 SETTINGS = {
     "ard, neighbours": {
@@ -36,15 +36,15 @@ def table(n: int = 160) -> tuple[np.ndarray, np.ndarray]:
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, model: WideGPRegressor, after: int) -> None:
     """Fit until the evaluation after the given number of them, which a kill then never finishes."""
-    original, seen = MapObjective._evaluate, iter(range(10**6))
+    original, seen = MapObjective.__call__, iter(range(10**6))
 
-    def evaluate(self: MapObjective, z: np.ndarray) -> tuple:
+    def evaluate(self: MapObjective, z: np.ndarray) -> Answer:
         if next(seen) >= after:
             raise KeyboardInterrupt
         return original(self, z)
 
     with monkeypatch.context() as patch:
-        patch.setattr(MapObjective, "_evaluate", evaluate)
+        patch.setattr(MapObjective, "__call__", evaluate)
         with pytest.raises(KeyboardInterrupt):
             model.fit(*table())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from widegp.inference.fit import _descend
-from widegp.inference.optimizers import bfgs, curvature_at, lbfgs
+from widegp.inference.objective import Answer
+from widegp.inference.optimizers import Task, Timed, bfgs, curvature_at, lbfgs
 from widegp.inference.result import Reason
 
 ROWS = 1000
@@ -23,7 +25,7 @@ def quadratic(H, centre, log=None):
     def objective(z):
         if log is not None:
             log.append(z.copy())
-        return ROWS * (z - centre) @ H @ (z - centre) / 2, ROWS * H @ (z - centre), None
+        return Answer(ROWS * (z - centre) @ H @ (z - centre) / 2, ROWS * H @ (z - centre))
 
     return objective
 
@@ -39,7 +41,7 @@ def random_problem(seed, size=5):
 def test_the_true_curvature_reaches_the_optimum_in_the_steps_that_their_length_allows(seed):
     H, centre, start = random_problem(seed)
     log: list[np.ndarray] = []
-    out = bfgs(quadratic(H, centre, log), start, [(-9, 9)] * 5, ROWS, 50, H)
+    out = bfgs(Task(quadratic(H, centre, log), [(-9, 9)] * 5, ROWS, 50), start, H)
     assert out.reason is Reason.CONVERGED
     # A step is one unit at most in any entry; without that limit there would be a single one.
     assert len(log) <= 2 + np.ceil(np.abs(centre - start).max()) * 2
@@ -54,7 +56,7 @@ def test_bounds_are_kept_and_the_constrained_optimum_is_found(seed):
     bounds = [(-0.5, 0.5)] * 5
     objective = quadratic(H, centre)
     start = np.clip(start, -0.5, 0.5)
-    out = bfgs(objective, start, bounds, ROWS, 200, np.eye(5))
+    out = bfgs(Task(objective, bounds, ROWS, 200), start, np.eye(5))
     best = scipy.optimize.minimize(
         lambda z: objective(z)[:2], start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-14}
     )
@@ -64,10 +66,10 @@ def test_bounds_are_kept_and_the_constrained_optimum_is_found(seed):
 
 def test_a_wrong_curvature_is_corrected_on_the_way():
     def rosenbrock(z):
-        return ROWS * scipy.optimize.rosen(z), ROWS * scipy.optimize.rosen_der(z), None
+        return Answer(ROWS * scipy.optimize.rosen(z), ROWS * scipy.optimize.rosen_der(z))
 
     start = np.array([-0.8, 0.9, 0.3])
-    out = bfgs(rosenbrock, start, [(-3, 3)] * 3, ROWS, 200, 100 * np.eye(3))
+    out = bfgs(Task(rosenbrock, [(-3, 3)] * 3, ROWS, 200), start, 100 * np.eye(3))
     np.testing.assert_allclose(out.z, 1, atol=1e-2)
     assert out.reason is Reason.CONVERGED
     truth = scipy.optimize.rosen_hess(out.z) @ np.ones(3)
@@ -78,18 +80,18 @@ def test_a_wrong_curvature_is_corrected_on_the_way():
 def test_fewer_evaluations_than_without_the_curvature():
     H, centre, start = np.diag([1e-3, 1.0, 1e3]), np.array([0.9, -0.3, 0.1]), np.zeros(3)
     with_it, without = [], []
-    bfgs(quadratic(H, centre, with_it), start, [(-9, 9)] * 3, ROWS, 50, 1.3 * H)
-    lbfgs(quadratic(H, centre, without), start, [(-9, 9)] * 3, ROWS, 50)
+    bfgs(Task(quadratic(H, centre, with_it), [(-9, 9)] * 3, ROWS, 50), start, 1.3 * H)
+    lbfgs(Task(quadratic(H, centre, without), [(-9, 9)] * 3, ROWS, 50), start)
     assert len(with_it) < len(without)
 
 
 def test_a_wall_is_walked_around():
     def walled(z):
         if z[0] > 0.6:
-            return np.inf, np.zeros_like(z), "a wall"
-        return ROWS * ((z[0] - 0.5) ** 2 + z[1] ** 2), 2 * ROWS * np.array([z[0] - 0.5, z[1]]), None
+            return Answer(np.inf, np.zeros_like(z), problem="a wall")
+        return Answer(ROWS * ((z[0] - 0.5) ** 2 + z[1] ** 2), 2 * ROWS * np.array([z[0] - 0.5, z[1]]))
 
-    out = bfgs(walled, np.array([-0.4, 0.2]), [(-3, 3)] * 2, ROWS, 100, 0.3 * np.eye(2))
+    out = bfgs(Task(walled, [(-3, 3)] * 2, ROWS, 100), np.array([-0.4, 0.2]), 0.3 * np.eye(2))
     np.testing.assert_allclose(out.z, [0.5, 0.0], atol=2e-3)
 
 
@@ -98,16 +100,21 @@ def test_a_wall_is_walked_around():
 def test_the_curvature_of_a_quadratic_is_its_matrix(seed):
     H, centre, z = random_problem(seed)
     objective = quadratic(H, centre)
-    np.testing.assert_allclose(curvature_at(objective, z, objective(z)[1], ROWS), H, rtol=1e-6, atol=1e-8)
+    found = curvature_at(objective, z, objective(z).gradient, ROWS)
+    np.testing.assert_allclose(found, H, rtol=1e-6, atol=1e-8)
 
 
 def test_no_curvature_where_an_evaluation_fails():
-    assert curvature_at(lambda z: (np.inf, z * 0, "failed"), np.zeros(2), np.zeros(2), ROWS) is None
+    def failing(z):
+        return Answer(np.inf, z * 0, problem="failed")
+
+    assert curvature_at(failing, np.zeros(2), np.zeros(2), ROWS) is None
 
 
 def test_an_optimum_after_another_counts_both_paths():
-    first = lbfgs(quadratic(np.eye(2), np.ones(2), []), np.zeros(2), [(-9, 9)] * 2, ROWS, 1)
-    then = bfgs(quadratic(np.eye(2), np.ones(2), []), first.z, [(-9, 9)] * 2, ROWS, 5, np.eye(2))
+    task = Task(quadratic(np.eye(2), np.ones(2)), [(-9, 9)] * 2, ROWS, 1)
+    first = lbfgs(task, np.zeros(2))
+    then = bfgs(replace(task, max_iter=5), first.z, np.eye(2))
     both = then.after(first, 2)
     assert both.n_iter == first.n_iter + then.n_iter
     assert both.n_evaluations == first.n_evaluations + then.n_evaluations + 2
@@ -119,7 +126,7 @@ def valley(asked):
 
     def objective(z):
         asked.append(z)
-        return ROWS * scipy.optimize.rosen(z), ROWS * scipy.optimize.rosen_der(z), None
+        return Answer(ROWS * scipy.optimize.rosen(z), ROWS * scipy.optimize.rosen_der(z))
 
     return objective
 
@@ -127,7 +134,7 @@ def valley(asked):
 def test_bfgs_takes_over_where_lbfgs_has_found_the_valley():
     asked = []
     start, bounds = np.array([-1.2, 1.0, -0.5, 0.8, -1.1, 0.9]), [(-3, 3)] * 6
-    out = _descend(valley(asked), start, bounds, ROWS, 200, None, None, None)
+    out = _descend(Task(valley(asked), bounds, ROWS, 200), start, None)
     assert out.reason is Reason.CONVERGED and out.n_iter > 20
     assert out.n_evaluations == len(asked)
     np.testing.assert_allclose(out.z, 1, atol=1e-2)
@@ -144,6 +151,6 @@ def test_differences_end_at_the_deadline():
 
     start, bounds = np.array([-1.2, 1.0, -0.5, 0.8, -1.1, 0.9]), [(-3, 3)] * 6
     deadline = time.perf_counter() + 2.0
-    out = _descend(slow, start, bounds, ROWS, 200, deadline, None, None)
+    out = _descend(Task(Timed(slow, deadline), bounds, ROWS, 200), start, None)
     assert out.reason is Reason.BUDGET
     assert len(asked) <= 30

@@ -18,10 +18,11 @@ from sklearn.exceptions import NotFittedError
 
 import widegp
 from widegp import Beta, InverseGamma, WideGPRegressor, kernels, persist
-from widegp.approximations.build import NAMES, WITH_NEIGHBORS
+from widegp.approximations.registry import APPROXIMATIONS as NAMES
 from widegp.persist import ModelFileError
 
 N, RANK = 40, 8
+WITH_NEIGHBORS = {name for name, member in NAMES.items() if member.neighbors}
 ROWS_INSIDE = {"exact", *WITH_NEIGHBORS}
 
 

@@ -1,20 +1,18 @@
 """What a fit costs before it starts: counts of work times measured rates, and the arrays alive at its peak.
 
-With n rows, I inputs, r anchors, m neighbours and M = m + 1, one objective with its gradient takes
-
-    anchors      n r (6 r + 3 I) + 4 r^3  multiply-adds, and 3 n r entries of the kernel
-    the same without a residual, dtc, vfe and nystrom:  n r (2 r + 3 I) + 8 r^3, and 3 n r; while dtc and vfe
-                 keep their features between the two passes, 2 instead of both 3
-    neighbours   n M^2 (2 r + 2 I + M / 3), 3 n M^2 / 2 entries, and 4 n M r numbers gathered and scattered
-    exact        5 n^3 / 3 + 2 n^2 I, and 2 n^2 entries;  subset: the same with r rows
-
-`Calibration` holds the seconds of a unit of each on one machine, which `inference.choose.calibrate` measures.
+Each approximation counts its own work and arrays (`widegp.approximations.base.Approximation`). `Calibration`
+holds the seconds of a unit of each on one machine, which `inference.choose.calibrate` measures.
 Nothing here looks at a clock or at data: the same arguments give the same prediction.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+
+from widegp.approximations.base import ENTRY, PAIR_ENTRY, Approximation, Shape, Work
+from widegp.approximations.dense import ARRAYS
+from widegp.approximations.registry import approximation
+from widegp.compute.backend import BLOCK_BYTES
 
 # Rows of the exact likelihood that chooses among the starts, and its evaluations.
 START_ROWS = 500
@@ -33,21 +31,11 @@ CURVATURE_ROWS = 50_000
 # Predictions are right to within this factor: how many evaluations a table takes is what is least known.
 WITHIN = 2.0
 
-# In multiply-adds of a large product: an entry of the kernel with its arc functions; the same in the loops
-# over neighbours, where factors and bookkeeping of small matrices come on top; a number moved there.
-ENTRY, PAIR_ENTRY, MOVED = 100, 300, 20
 # Up to this many rows a search compares all pairs; beyond, an index saves it from more.
 SCANNED_ROWS = 50_000
 # Libraries and compiled code that a first fit loads, and the tables of distances, factors and covariances of
 # the rows that are searched or conditioned at a time.
 LOADED_BYTES, ROW_BYTES = 200 * 2**20, 100 * 2**20
-
-# Features that the CPU keeps between two passes (`compute.backend.BLOCK_BYTES`).
-KEPT_BYTES = 256 * 2**20
-
-EXACT = ("exact", "subset")
-WITHOUT_RESIDUAL = ("dtc", "vfe", "nystrom")
-WITH_NEIGHBORS = ("vecchia", "full-scale")
 
 
 @dataclass(frozen=True)
@@ -79,12 +67,18 @@ class Size:
     ard: bool = False
 
     @property
-    def r(self) -> int:
-        return 0 if self.name == "vecchia" else min(self.rank, self.n_rows)
+    def approximation(self) -> Approximation:
+        return approximation(self.name)
 
     @property
-    def m(self) -> int:
-        return min(self.neighbors, self.n_rows - 1) if self.name in WITH_NEIGHBORS else 0
+    def shape(self) -> Shape:
+        """The sizes as the approximation has them."""
+        return self.approximation.shape(self.n_rows, self.n_inputs, self.rank, self.neighbors)
+
+    @property
+    def work(self) -> Work:
+        """Of one objective with its gradient on the CPU."""
+        return self.approximation.work(self.shape, BLOCK_BYTES)
 
 
 @dataclass(frozen=True)
@@ -102,39 +96,12 @@ class Stage:
         return self.before + self.each * self.evaluations
 
 
-def anchor_work(size: Size) -> float:
-    """Units of large products and of kernel entries between rows and anchors."""
-    n, i, r = size.n_rows, size.n_inputs, size.r
-    by_rank, cubic = (2, 8) if size.name in WITHOUT_RESIDUAL else (6, 4)
-    passes = 2 if _keeps(size) else 3
-    return (n * r * (by_rank * r + passes * (i + ENTRY)) + cubic * r**3) / 6
-
-
-def _keeps(size: Size) -> bool:
-    """Whether the features of all rows stay in memory between the two passes."""
-    return size.name in ("dtc", "vfe") and 8 * size.n_rows * size.r <= KEPT_BYTES
-
-
-def neighbor_work(size: Size) -> float:
-    """Units of small products, kernel entries and moved numbers among a row and its neighbours."""
-    if size.name in WITHOUT_RESIDUAL:
-        return 0.0
-    n, i, r, block = size.n_rows, size.n_inputs, size.r, size.m + 1
-    products = 2 * r + 2 * i + block / 3
-    return n * (block**2 * (products + 1.5 * PAIR_ENTRY) + 4 * MOVED * block * r) / 6
-
-
-def dense_work(n_rows: int, n_inputs: int) -> float:
-    """Units of factor, inverse and kernel matrix of an exact evaluation."""
-    return n_rows**3 + 6 * n_rows**2 * (n_inputs + ENTRY) / 5
-
-
 def evaluation_seconds(size: Size, rates: Calibration) -> float:
     """Seconds of one objective with its gradient."""
-    if size.name in EXACT:
-        rows = size.r if size.name == "subset" else size.n_rows
-        return rates.fixed + rates.dense * dense_work(rows, size.n_inputs)
-    return rates.fixed + rates.anchors * anchor_work(size) + rates.neighbors * neighbor_work(size)
+    work = size.work
+    return rates.fixed + sum(
+        rate * units for rate, units in zip((rates.anchors, rates.neighbors, rates.dense), work, strict=True)
+    )
 
 
 def search_seconds(size: Size, rates: Calibration) -> float:
@@ -160,7 +127,7 @@ def fit_plan(
         few = Size("exact", min(size.n_rows, START_ROWS), size.n_inputs, 0, 0)
         stages.append(Stage("start", few.n_rows, 0.0, evaluation_seconds(few, rates), START_EVALUATIONS))
     descents = [("whole", size)]
-    if explores and size.name not in (*EXACT, "nystrom"):
+    if explores and size.approximation.coarse:
         # One variance serves all inputs there.
         parts = [replace(size, n_rows=rows, ard=False) for rows in coarse_sizes(size.n_rows)]
         descents = [("coarse", part) for part in parts] + descents
@@ -176,9 +143,9 @@ def fit_plan(
 def _descent(name: str, size: Size, rates: Calibration, evaluations: float) -> Stage:
     """Anchors and neighbours are found, then an optimiser runs."""
     each, before = evaluation_seconds(size, rates), 0.0
-    if size.m:
+    if size.shape.m:
         before += (SEARCHES_ARD if size.ard else SEARCHES) * search_seconds(size, rates)
-    if size.r and size.name in ("fitc", "full-scale"):
+    if len(size.approximation.metrics) > 1:
         # The likelier of two sets of anchors is kept.
         before += 2 * each
     return Stage(name, size.n_rows, before, each, evaluations)
@@ -187,7 +154,7 @@ def _descent(name: str, size: Size, rates: Calibration, evaluations: float) -> S
 def _afterwards(size: Size, rates: Calibration) -> tuple[Stage, Stage]:
     """One pass without gradient for the posterior; gradients along each parameter for the curvature."""
     few = size
-    if size.n_rows > 2 * CURVATURE_ROWS and size.name not in EXACT:
+    if size.n_rows > 2 * CURVATURE_ROWS and size.approximation.coarse:
         few = replace(size, n_rows=CURVATURE_ROWS)
     posterior, curvature = 0.4 * evaluation_seconds(size, rates), evaluation_seconds(few, rates)
     return (
@@ -206,14 +173,14 @@ def prediction_seconds(size: Size, predict_neighbors: int, rates: Calibration) -
 
     With neighbours: a search, the features of all q neighbours, and one factor of (q + 1)^2.
     """
-    n, i, r = size.n_rows, size.n_inputs, size.r
-    if size.name in EXACT:
-        rows = r if size.name == "subset" else n
+    n, i, r, m = size.shape
+    if not size.approximation.coarse:
+        rows = r or n
         return rates.dense * rows * (rows / 2 + i + ENTRY) * 3 / 5
     features = r * (r + i + ENTRY)
-    if size.name not in WITH_NEIGHBORS:
+    if not size.approximation.neighbors:
         return rates.anchors * (features + r * r) / 6
-    q = min(max(predict_neighbors, size.neighbors), n)
+    q = min(max(predict_neighbors, m), n)
     conditional = (q + 1) ** 2 * (r + i + (q + 1) / 6 + 0.5 * PAIR_ENTRY)
     search = 2 * rates.search * min(n, SCANNED_ROWS)
     return search + rates.anchors * (q * features + r * r) / 6 + rates.neighbors * conditional / 6
@@ -227,14 +194,9 @@ def peak_bytes(size: Size, block_rows: int) -> float:
     exact fits six n x n matrices. How large a halo is hangs on the data: here it is as large as can be,
     min(n, M B) rows with the B = ``block_rows`` of the block. Some 500 rows are fitted exactly in any case.
     """
-    n, i, r, m = size.n_rows, size.n_inputs, size.r, size.m
-    exact = min(n, START_ROWS)
-    if size.name in EXACT:
-        exact = max(exact, r if size.name == "subset" else n)
-        return LOADED_BYTES + 8 * (2 * n * i + 6 * exact**2)
+    n, i, _, m = size.shape
     block = min(n, (m + 1) * block_rows)
-    tables = (4 if m else 2) * n * (i + 1) + 2 * n * m
-    arrays = (4 if size.name in WITHOUT_RESIDUAL else 5) * r + 2 * i
-    kept = (n - block) * r if _keeps(size) else 0
-    work = tables + block * arrays + kept + 12 * r**2
-    return LOADED_BYTES + (ROW_BYTES if m else 0) + 8 * max(work, 2 * n * i + 6 * exact**2)
+    tables = (4 if m else 2) * n * (i + 1) + 2 * n * m if size.approximation.coarse else 2 * n * i
+    work = tables + size.approximation.numbers(size.shape, block, BLOCK_BYTES)
+    start = 2 * n * i + ARRAYS * min(n, START_ROWS) ** 2
+    return LOADED_BYTES + (ROW_BYTES if m else 0) + 8 * max(work, start)

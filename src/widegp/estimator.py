@@ -16,7 +16,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from widegp.approximations.build import NAMES, WITH_NEIGHBORS, Builder, Dials
+from widegp.approximations.build import Builder
+from widegp.approximations.layout import Dials
+from widegp.approximations.registry import approximation
 from widegp.compute.backend import Backend, choose_backend
 from widegp.conformal import ConformalCalibration
 from widegp.data.arrays import take
@@ -24,7 +26,7 @@ from widegp.data.preprocessing import TargetScaler
 from widegp.engines.base import backend_for, make_engine
 from widegp.inference.choose import calibrate, choose_dials, choose_warp
 from widegp.inference.curvature import describe
-from widegp.inference.fit import Fitted, OptimizerSettings, fit_map
+from widegp.inference.fit import Fitted, OptimizerSettings, Run, fit_map
 from widegp.inference.journal import Journal, fingerprint
 from widegp.inference.objective import Problem, start_values
 from widegp.inference.priors import resolve_priors
@@ -187,14 +189,15 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         builder = Builder(rows, dials, backend, self._seed, engine)
         scale = {"offset": self._target.mean, "scale": self._target.sd}
         priors = resolve_priors(self.priors, rows.shape[1], self.ard)
-        problem = Problem(kernel, target, make_warp("none", **scale), priors, journal)
+        problem = Problem(kernel, target, make_warp("none", **scale), priors)
         with backend.scope():
-            name, psi = choose_warp(self.target_transform, y, problem, builder, start, scale)
+            run = Run(self._settings(0.0), journal=journal)
+            name, psi = choose_warp(self.target_transform, problem, builder, start, scale, run)
             problem = replace(problem, warp=make_warp(name, **scale))
             start = start | ({"psi": psi} if psi.size else {})
             spent = journal.seconds() if journal else time.perf_counter() - began
             with Progress(self.verbose, progress) as shown:
-                fitted = fit_map(builder, problem, start, self._settings(spent), shown.update)
+                fitted = fit_map(builder, problem, start, self._settings(spent), shown.update, journal)
             self._store(fitted, builder, name, target, scale)
         self.calibration_ = None if held is None else self._calibrated(*held)
         self.result_ = self._result(fitted, builder, time.perf_counter() - began)
@@ -258,10 +261,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         )
 
     def _check_settings(self) -> None:
-        if self.approximation not in ("auto", *NAMES):
-            raise ValueError(
-                f"Unknown approximation {self.approximation!r}; choose 'auto' or one of {', '.join(NAMES)}."
-            )
+        if self.approximation != "auto":
+            approximation(self.approximation)
         if self.optimizer not in ("lbfgs", "adam"):
             raise ValueError(f"Unknown optimizer {self.optimizer!r}; choose 'lbfgs' or 'adam'.")
         for name, least in (("rank", 1), ("neighbors", 0), ("predict_neighbors", 0), ("max_iter", 0)):
@@ -273,18 +274,15 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         values, objective = fitted.values, fitted.objective
         psi = values.get("psi", np.zeros(0))
         self.transform_ = FittedWarp.fit(target, name, psi, **scale)
-        self.kernel_ = objective.at(values)
+        self.kernel_ = objective.problem.kernel_at(values)
         self.params_ = {k: float(v) if np.ndim(v) == 0 else v for k, v in values.items() if k != "psi"}
         self.approximation_ = builder.dials.name
-        noise = float(values["sigma_eps2"])
-        warped = objective.target(values)[0]
-        posterior = objective.approximation.posterior(self.kernel_, noise, warped)
+        observed, order = objective.problem.observed(values), fitted.layout.order
+        posterior = objective.likelihood.posterior(self.kernel_, observed)
         rows = None
-        if builder.dials.name in WITH_NEIGHBORS:
-            kept = take(builder.X, builder.order)
-            rows = TrainingRows(
-                kept, warped, self.kernel_, max(self.predict_neighbors, builder.dials.neighbors)
-            )
+        if order is not None:
+            count, stored = max(self.predict_neighbors, builder.dials.neighbors), observed.of(order)
+            rows = TrainingRows(take(builder.X, order), stored.y, self.kernel_, count, stored.spread)
         self._ready(posterior, rows, builder.backend.name)
         if self.ard:
             weights = np.asarray(self.params_["sigma_u2"])
@@ -305,7 +303,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
             errors, undetermined = describe(fitted)
         return FitResult(
             reason=optimum.reason, objective=optimum.value, path=optimum.path, n_iter=optimum.n_iter,
-            n_evaluations=optimum.n_evaluations, jitter=fitted.objective.jitter,
+            n_evaluations=optimum.n_evaluations, jitter=optimum.jitter,
             approximation=builder.dials.name, backend=builder.backend.name, problem=optimum.problem,
             rounds=fitted.rounds, standard_errors=errors, undetermined=undetermined,
             seconds={**fitted.seconds, "total": seconds},
@@ -315,13 +313,12 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         """Mean and sd of the warped, standardised target at X."""
         check_is_fitted(self, "result_")
         mean, variance = self._predictor.predict(self._inputs.transform(checked_rows(self, X)))
-        if latent:
-            variance = np.maximum(variance - self._predictor.noise, 0.0)
-        return mean, np.sqrt(variance)
+        return mean, np.sqrt(variance if latent else variance + self._predictor.noise)
 
     def _calibrated(self, X: np.ndarray, y: np.ndarray) -> ConformalCalibration:
         """From the scores (z - mean) / sd = Phi^-1(PIT) of held-out targets y (c,) at their rows X (c, I)."""
-        mean, variance = self._predictor.predict(self._inputs.transform(X))
+        mean, latent = self._predictor.predict(self._inputs.transform(X))
+        variance = latent + self._predictor.noise
         z = self.transform_.forward(self._target.transform(y))
         return ConformalCalibration.from_standard_scores(standard_score(z - mean, np.sqrt(variance)))
 

@@ -247,7 +247,7 @@ def _function(model: WideGPRegressor, X: np.ndarray, level: float = 0.95) -> tup
     """Posterior mean of f in the units of y and the ends of its interval, without noise, each (s,)."""
     # Past the estimator's own checks: X is whole by now, and a frame's names would only raise a warning.
     mean_z, variance = model._predictor.predict(model._inputs.transform(X))
-    sd_z = np.sqrt(np.maximum(variance - model._predictor.noise, 0.0))
+    sd_z = np.sqrt(variance)
     mean, _ = model.transform_.moments(mean_z, sd_z)
     ends = model.transform_.quantile(mean_z, sd_z, [(1 - level) / 2, (1 + level) / 2])
     return tuple(model._target.inverse_mean(part) for part in (mean, ends[:, 0], ends[:, 1]))

@@ -104,11 +104,12 @@ def likelihood(
     anchors: str = "random",
     backend: str = "auto",
 ) -> tuple[Any, Any]:
-    """The likelihood of an approximation, with the builder that knows its anchors, backend and order of rows.
+    """The likelihood of an approximation, with the builder that knows its backend.
 
-    Call ``evaluate(kernel, noise, y[builder.order])`` of it inside ``builder.backend.scope()``.
+    Call ``evaluate(kernel, Observed(y, noise))`` of it inside ``builder.backend.scope()``.
     """
-    from widegp.approximations.build import Builder, Dials
+    from widegp.approximations.build import Builder
+    from widegp.approximations.layout import Dials
     from widegp.compute.backend import choose_backend
     from widegp.engines.base import backend_for, make_engine
 
@@ -123,12 +124,14 @@ def evaluation(
     X: np.ndarray, y: np.ndarray, name: str, kernel: Any, noise: float, rank: int, neighbors: int = 0
 ) -> Callable[[], Any]:
     """One objective with gradient as a function of no arguments; making it searches and places anchors."""
+    from widegp.approximations.evaluation import Observed
+
     builder, built = likelihood(X, name, kernel, rank, neighbors)
-    target = y[builder.order]
+    observed = Observed(y, noise)
 
     def work() -> Any:
         with builder.backend.scope():
-            out = built.evaluate(kernel, noise, target)
+            out = built.evaluate(kernel, observed)
         if out.problem:
             raise ArithmeticError(f"The {name} objective failed: {out.problem}.")
         return out

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from widegp.approximations import family as family_module
-from widegp.approximations.build import Builder, Dials
+from widegp.approximations.build import Builder
+from widegp.approximations.evaluation import Observed
+from widegp.approximations.layout import Dials
 from widegp.compute.backend import choose_backend
 from widegp.compute.native import NativeBackend
 from widegp.compute.xla import XlaBackend
@@ -40,8 +42,8 @@ def test_value_and_gradient_are_those_of_the_dense_formula(name, backend):
     builder, family = likelihood(name, backend, X)
     with builder.backend.scope():
         model = family.model(SMOOTH, NOISE)
-        assert family.rule(model).whitened
-        out = family.evaluate(SMOOTH, NOISE, y)
+        assert family.rule(model, Observed(y, NOISE)).whitened
+        out = family.evaluate(SMOOTH, Observed(y, NOISE))
     none = np.zeros((len(X), 0), int)
     value, gradient = naive_gp.value_and_gradient(
         lambda kernel, noise: naive_gp.family_nll(name, kernel, noise, X, y, family.Z, none, out.jitter),
@@ -60,17 +62,17 @@ def test_both_kinds_of_sums_agree_where_raw_ones_keep_their_digits(backend, kept
         for kind in (NativeBackend, XlaBackend):
             monkeypatch.setattr(kind, "keep_bytes", 0)
     X, y = table()
-    dy = np.random.default_rng(3).normal(size=(len(y), 2))
-    kernel = Mixed(sigma_u2=1.0)
-    answers = []
+    spread = np.random.default_rng(3).uniform(0.5, 2.0, size=len(y))
+    kernel, answers = Mixed(sigma_u2=1.0), []
+    observed = Observed(y, 0.1, spread)
     for digits in (family_module.DIGITS, 0.0):
         monkeypatch.setattr(family_module, "DIGITS", digits)
         builder, family = likelihood("vfe", backend, X, rank=20)
         with builder.backend.scope():
-            assert family.rule(family.model(kernel, 0.1)).whitened is (digits == 0.0)
-            answers.append(family.evaluate(kernel, 0.1, y, dy))
-            posterior = family.posterior(kernel, 0.1, y)
-            answers[-1] = replace(answers[-1], gradient={**answers[-1].gradient, "beta": posterior.beta})
+            assert family.rule(family.model(kernel, 0.1), observed).whitened is (digits == 0.0)
+            out = family.evaluate(kernel, observed, by_row=True)
+            further = out.by_row._asdict() | {"beta": family.posterior(kernel, observed).beta}
+            answers.append(replace(out, gradient=out.gradient | further))
     raw, whitened = answers
     assert raw.value == pytest.approx(whitened.value, rel=1e-10)
     for parameter, slope in raw.gradient.items():
@@ -89,17 +91,17 @@ class Fussy(NativeBackend):
 
 def test_a_likelihood_with_a_value_keeps_its_jitter():
     X, y = table()
-    rough = Mixed(sigma_u2=20.0, w=0.1)
+    rough, observed = Mixed(sigma_u2=20.0, w=0.1), Observed(y, NOISE)
     builder = Builder(X, Dials("vfe", 60, 0, "random", "random", 64), Fussy(), 0)
     with builder.backend.scope():
         fresh = builder.build(SMOOTH)
-        assert fresh.evaluate(SMOOTH, NOISE, y).jitter >= 1e-7
+        assert fresh.evaluate(SMOOTH, observed).jitter >= 1e-7
         settled = builder.build(rough)
-        first = settled.evaluate(rough, NOISE, y)
+        first = settled.evaluate(rough, observed)
         assert first.problem is None and first.jitter < 1e-7
         # What would need more jitter is no longer a value of the same function.
-        assert settled.evaluate(SMOOTH, NOISE, y).problem is not None
-        assert settled.evaluate(rough, NOISE, y).value == first.value
+        assert settled.evaluate(SMOOTH, observed).problem is not None
+        assert settled.evaluate(rough, observed).value == first.value
 
 
 def test_raw_sums_where_they_suffice():
@@ -107,4 +109,5 @@ def test_raw_sums_where_they_suffice():
     X = rng.normal(size=(500, 50))
     builder, family = likelihood("vfe", "native", X, rank=40)
     with builder.backend.scope(), jax.enable_x64(True):
-        assert not family.rule(family.model(Mixed(sigma_u2=1 / 50), 0.1)).whitened
+        model = family.model(Mixed(sigma_u2=1 / 50), 0.1)
+        assert not family.rule(model, Observed(np.zeros(500), 0.1)).whitened

@@ -21,7 +21,7 @@ from rich.console import Console
 
 import widegp
 from widegp import WideGPRegressor, anchors, cli, warps
-from widegp.approximations.build import NAMES
+from widegp.approximations.registry import APPROXIMATIONS as NAMES
 from widegp.cli import options
 from widegp.cli.app import COMMANDS
 from widegp.cli.compare import compare

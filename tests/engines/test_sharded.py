@@ -32,7 +32,7 @@ class TestSharded(EngineContract):
     def test_the_blocks_are_spread_over_the_devices(self, engine):
         likelihood, _ = self.likelihood(engine)
         for group in likelihood.rows.groups:
-            assert len(group.X.sharding.device_set) == engine.lanes == len(jax.devices())
+            assert len(group.X.sharding.device_set) == engine.parallel_blocks == len(jax.devices())
 
     @pytest.mark.slow
     def test_a_fit_is_the_local_fit(self, engine):

@@ -3,20 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from widegp.approximations.evaluation import LOG_2PI, Evaluation, failure
-from widegp.compute.backend import Backend, Cotangent
+from widegp.approximations.base import Approximation, Shape, Work, dense_work
+from widegp.approximations.evaluation import LOG_2PI, Evaluation, Observed, failure
+from widegp.compute.backend import Backend, Block, Cotangent, RowBars
 from widegp.kernels.base import Kernel
+from widegp.registry import saveable
+
+if TYPE_CHECKING:
+    from widegp.approximations.build import Builder
+    from widegp.approximations.layout import Layout
 
 Array = Any
+
+# n x n arrays alive at once in an exact evaluation.
+ARRAYS = 6
+
+
+class DenseApproximation(Approximation):
+    """All rows, or those of the anchors, in one matrix."""
+
+    def likelihood(self, builder: Builder, layout: Layout) -> Dense:
+        kept = layout.anchors.rows
+        return Dense(builder.X if kept is None else builder.X[kept], builder.backend, kept)
+
+    def work(self, shape: Shape, keep_bytes: int) -> Work:
+        return Work(dense=dense_work(self.rows(shape), shape.i))
+
+    def numbers(self, shape: Shape, block: int, keep_bytes: int) -> float:
+        return ARRAYS * self.rows(shape) ** 2
+
+    def rows(self, shape: Shape) -> int:
+        return shape.n if self.anchors == "none" else shape.r
 
 
 @dataclass
 class Dense:
-    """-log N(y; 0, K + noise I), eq. (gp_mll), by one n x n factor; ``kept`` picks rows of the target."""
+    """-log N(y; 0, K + diag noise_i), eq. (gp_mll), by one n x n factor; ``kept`` picks rows of y."""
 
     X: np.ndarray
     backend: Backend
@@ -26,55 +52,67 @@ class Dense:
     def n_rows(self) -> int:
         return len(self.X)
 
-    def _target(self, y: np.ndarray) -> np.ndarray:
-        return y if self.kept is None else y[self.kept]
+    def settle(self, jitter: float) -> None:
+        """Nothing is ever added to the diagonal."""
 
-    def evaluate(
-        self, kernel: Kernel, noise: float, y: np.ndarray, dy: np.ndarray | None = None
-    ) -> Evaluation:
+    def _own(self, observed: Observed) -> Observed:
+        return observed if self.kept is None else observed.of(self.kept)
+
+    def evaluate(self, kernel: Kernel, observed: Observed, by_row: bool = False) -> Evaluation:
         """Gradient by eq. (grad_mll_standard): dF/dK = (K~^-1 - alpha alpha')/2, alpha = K~^-1 y."""
-        y = self._target(y)
-        L = self._factor(kernel, noise)
+        own = self._own(observed)
+        variances = own.variances()
+        L = self._factor(kernel, variances)
         if L is None:
             return failure("the kernel matrix has no Cholesky factor at these parameters")
         from_factor = self.backend.compiled(_from_factor, self.backend)
-        value, alpha, kernel_bar, noise_bar = from_factor(kernel, self.X, L, y)
+        value, alpha, kernel_bar, by_variance = from_factor(kernel, self.X, L, own.y)
         if not np.isfinite(float(value)):
             return failure("the likelihood is not finite at these parameters")
         gradient = self.backend.kernel_gradient(kernel, kernel_bar)
-        gradient["sigma_eps2"] = np.asarray(float(noise_bar))
-        gradient["psi"] = np.zeros(0) if dy is None else np.asarray(alpha) @ self._target(dy)
-        return Evaluation(float(value), gradient)
+        by_spread = np.asarray(by_variance) * variances
+        gradient["sigma_eps2"] = np.asarray(by_spread.sum() / observed.noise)
+        bars = self._by_row(np.asarray(alpha), by_spread, len(observed.y)) if by_row else None
+        return Evaluation(float(value), gradient, by_row=bars)
 
-    def _factor(self, kernel: Kernel, noise: float) -> np.ndarray | None:
-        L = self.backend.compiled(_factor, self.backend)(kernel, self.X, noise)
+    def _by_row(self, alpha: np.ndarray, by_spread: np.ndarray, n_rows: int) -> RowBars:
+        if self.kept is None:
+            return RowBars(alpha, by_spread)
+        bars = RowBars(np.zeros(n_rows), np.zeros(n_rows))
+        bars.y[self.kept], bars.spread[self.kept] = alpha, by_spread
+        return bars
+
+    def _factor(self, kernel: Kernel, variances: np.ndarray) -> np.ndarray | None:
+        L = self.backend.compiled(_factor, self.backend)(kernel, self.X, variances)
         return L if np.isfinite(float(L[-1, -1])) else None
 
-    def posterior(self, kernel: Kernel, noise: float, y: np.ndarray) -> DensePosterior:
-        L = self._factor(kernel, noise)
+    def posterior(self, kernel: Kernel, observed: Observed) -> DensePosterior:
+        own = self._own(observed)
+        L = self._factor(kernel, own.variances())
         if L is None:
             raise ArithmeticError("The kernel matrix has no Cholesky factor; raise the noise's prior.")
-        half = self.backend.solve_lower(L, self.backend.xp.asarray(self._target(y)))
+        half = self.backend.solve_lower(L, self.backend.xp.asarray(own.y))
         alpha = self.backend.solve_lower(L, half, transposed=True)
-        return DensePosterior(kernel, noise, self.X, np.asarray(alpha), np.asarray(L))
+        return DensePosterior(kernel, own.noise, self.X, np.asarray(alpha), np.asarray(L))
 
 
-def _factor(backend: Backend, kernel: Kernel, X: Array, noise: Array) -> Array:
-    return backend.cholesky(backend.cross(kernel, X, X) + noise * backend.xp.eye(len(X)))
+def _factor(backend: Backend, kernel: Kernel, X: Array, variances: Array) -> Array:
+    return backend.cholesky(backend.cross(kernel, X, X) + backend.xp.diag(variances))
 
 
 def _from_factor(
     backend: Backend, kernel: Kernel, X: Array, L: Array, y: Array
 ) -> tuple[Array, Array, Any, Array]:
-    """F, alpha (n,), dF/dkernel, dF/dnoise."""
+    """F, alpha (n,), dF/dkernel, dF/dnoise_i (n,)."""
     xp = backend.xp
     inverse_half = backend.invert_lower(L)
     alpha = inverse_half.T @ (inverse_half @ y)
     value = y @ alpha / 2 + xp.sum(xp.log(xp.diagonal(L))) + len(y) * LOG_2PI / 2
     K_bar = (backend.inner(inverse_half, inverse_half) - alpha[:, None] * alpha[None, :]) / 2
-    return value, alpha, backend.cross_pullback(kernel, X, X, Cotangent(K_bar)), xp.trace(K_bar)
+    return value, alpha, backend.cross_pullback(kernel, X, X, Cotangent(K_bar)), xp.diagonal(K_bar)
 
 
+@saveable
 @dataclass(frozen=True)
 class DensePosterior:
     """Rows X (n, I), alpha = K~^-1 y (n,), L with L L' = K~ (n, n)."""
@@ -84,3 +122,25 @@ class DensePosterior:
     X: np.ndarray
     alpha: np.ndarray
     L: np.ndarray
+
+    def numbers(self) -> tuple[Any, ...]:
+        return self.kernel, self.X, self.alpha, self.L
+
+    def bytes_per_row(self, neighbors: int) -> int:
+        """Of work for each new row."""
+        return 24 * len(self.X)
+
+    @staticmethod
+    def moments(
+        backend: Backend, kernel: Kernel, X: Array, alpha: Array, L: Array, block: Block
+    ) -> tuple[Array, Array]:
+        """mu = k*'alpha, Var f = k** - |L^-1 k*|^2, eq. (gp_pred_mom_pt), at the rows of a block."""
+        K = backend.cross(kernel, block.X, X)
+        half = backend.solve_lower(L, K.T)
+        return K @ alpha, backend.diagonal(kernel, block.X) - (half * half).sum(0)
+
+    def joint(self, backend: Backend, X: np.ndarray, near: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (q,) and covariance (q, q) of f at new rows X (q, I)."""
+        K = backend.cross(self.kernel, X, self.X)
+        half = backend.solve_lower(self.L, K.T)
+        return np.asarray(K @ self.alpha), np.asarray(backend.cross(self.kernel, X, X) - half.T @ half)

@@ -1,41 +1,69 @@
-"""What evaluating a likelihood gives."""
+"""What a likelihood is given, and what evaluating it gives."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from widegp.compute.backend import Backend, RowBars
 from widegp.kernels.base import Kernel
 
 LOG_2PI = float(np.log(2 * np.pi))
 
 
+class Observed(NamedTuple):
+    """y_i = f(x_i) + eps_i,  Var eps_i = noise x spread_i.
+
+    y (n,), in the order of the table; noise = sigma_eps2; spread (n,), or None where all rows are alike.
+    """
+
+    y: np.ndarray
+    noise: float
+    spread: np.ndarray | None = None
+
+    def of(self, rows: np.ndarray | slice) -> Observed:
+        """The same of some rows, or of all in another order."""
+        spread = None if self.spread is None else self.spread[rows]
+        return Observed(self.y[rows], self.noise, spread)
+
+    def variances(self) -> np.ndarray:
+        """noise x spread_i (n,)."""
+        return np.full(len(self.y), self.noise) if self.spread is None else self.noise * self.spread
+
+
 @dataclass(frozen=True)
 class Evaluation:
-    """-log p(y | X, theta) and its gradient.
+    """F = -log p(y | X, theta) and its gradient.
 
-    ``gradient`` maps each kernel parameter, ``sigma_eps2`` and ``psi`` (the warp) to a derivative.
-    A numerical failure is ``value = inf`` with ``problem`` saying which; never a NaN.
+    ``gradient`` maps each kernel parameter and ``sigma_eps2`` to a derivative. ``by_row`` has, where it was
+    asked for, dF/dy_i and spread_i dF/dspread_i of each row, in the order of the table. A numerical failure
+    is ``value = inf`` with ``problem`` saying which; never a NaN.
     """
 
     value: float
     gradient: dict[str, np.ndarray] = field(default_factory=dict)
     jitter: float = 0.0
     problem: str | None = None
+    by_row: RowBars | None = None
 
 
 def failure(problem: str) -> Evaluation:
     return Evaluation(float("inf"), {}, 0.0, problem)
 
 
-class Approximation(Protocol):
-    """A likelihood of y for given rows."""
+class Likelihood(Protocol):
+    """-log p(y | X, theta) of rows X. Targets come in the order of X, whatever the order inside."""
+
+    backend: Backend
 
     @property
     def n_rows(self) -> int: ...
 
-    def evaluate(self, kernel: Kernel, noise: float, y: np.ndarray, dy: np.ndarray | None) -> Evaluation: ...
+    def evaluate(self, kernel: Kernel, observed: Observed, by_row: bool = False) -> Evaluation: ...
 
-    def posterior(self, kernel: Kernel, noise: float, y: np.ndarray) -> Any: ...
+    def posterior(self, kernel: Kernel, observed: Observed) -> Any: ...
+
+    def settle(self, jitter: float) -> None:
+        """A value was found with this jitter: it stays, so that the likelihood is one function."""

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from widegp.approximations.evaluation import Evaluation, failure
+from widegp.approximations.base import Approximation, Shape, Work, anchor_work, neighbor_work
+from widegp.approximations.evaluation import Evaluation, Observed, failure
 from widegp.approximations.objective import feature_weights, negative_log_likelihood
 from widegp.approximations.sums import (
-    RULES,
-    BlockGradient,
     Model,
     Rule,
     Sums,
     block_pullback,
+    block_pullback_by_row,
     block_sums,
     block_sums_kept,
     weigh,
     weigh_pullback,
 )
 from widegp.approximations.whitening import JITTERS, whiten, whiten_pullback
-from widegp.compute.backend import Backend
+from widegp.compute.backend import Backend, Block, RowBars
 from widegp.engines.base import Engine, Rows
 from widegp.engines.blocks import add_trees
 from widegp.kernels.base import Kernel
+from widegp.registry import saveable
+
+if TYPE_CHECKING:
+    from widegp.approximations.build import Builder
+    from widegp.approximations.layout import Layout
 
 Array = Any
 
@@ -34,36 +39,66 @@ Array = Any
 DIGITS = 1e-6
 
 
+@dataclass(frozen=True)
+class FamilyApproximation(Approximation):
+    """Anchors, neighbours or both; ``rule`` says what becomes of the residual."""
+
+    rule: Rule = Rule(residual=True)  # noqa: RUF009 (a tuple)
+
+    def likelihood(self, builder: Builder, layout: Layout) -> Family:
+        assert layout.rows is not None
+        Z = layout.anchors.points
+        return Family(self.name, self.rule, layout.rows, Z, builder.backend, builder.engine, layout.order)
+
+    def _keeps(self, shape: Shape, keep_bytes: int) -> bool:
+        """Whether the features of all rows stay in memory between the two passes."""
+        return not self.rule.residual and 8 * shape.n * shape.r <= keep_bytes
+
+    def work(self, shape: Shape, keep_bytes: int) -> Work:
+        if self.rule.residual:
+            return Work(anchor_work(shape, by_rank=6, cubic=4, passes=3), neighbor_work(shape))
+        passes = 2 if self._keeps(shape, keep_bytes) else 3
+        return Work(anchor_work(shape, by_rank=2, cubic=8, passes=passes))
+
+    def numbers(self, shape: Shape, block: int, keep_bytes: int) -> float:
+        arrays = (5 if self.rule.residual else 4) * shape.r + 2 * shape.i
+        kept = (shape.n - block) * shape.r if self._keeps(shape, keep_bytes) else 0
+        return block * arrays + kept + 12 * shape.r**2
+
+
 @dataclass
 class Family:
     """The likelihood of rows given anchors Z (r, I) and, for residual rules, their earlier neighbours.
 
-    ``jitter`` grows as the first value needs it. Then the likelihood is ``settled``: it stays one function,
-    and parameters that would need more of it have no value. ``share`` is 1, or n / |batch| where the sums run
+    ``order`` (n,) is the row of the table at each place of ``rows``, or None where they agree. ``jitter``
+    grows as the first value needs it. Then the likelihood is ``settled``: it stays one function, and
+    parameters that would need more of it have no value. ``share`` is 1, or n / |batch| where the sums run
     over a batch of rows and stand for all of them.
     """
 
     name: str
+    member: Rule
     rows: Rows
     Z: np.ndarray
     backend: Backend
     engine: Engine
+    order: np.ndarray | None = None
     jitter: float = JITTERS[0]
     share: float = 1.0
     settled: bool = False
 
-    def rule(self, model: Model) -> Rule:
+    def rule(self, model: Model, observed: Observed) -> Rule:
         """How the sums are made under this model: of features where sums of k(Z, x) would lose their digits.
 
-        S = sum k(Z, x) k(Z, x)' carries an error of about eps n mean(K)^2, which W'SW / noise multiplies by
-        |W|^2 / noise. It stands beside the identity.
+        S = sum k(Z, x) k(Z, x)' / spread carries an error of about eps mean(K)^2 sum 1 / spread, which
+        W'SW / noise multiplies by |W|^2 / noise. The identity is added to it.
         """
-        rule = RULES[self.name]
-        if rule.residual or len(self.Z) == 0:
-            return rule
+        if self.member.residual or len(self.Z) == 0:
+            return self.member
         scale = self.backend.compiled(_scale_of_weighing, self.backend)(model)
-        error = float(np.finfo(float).eps) * self.n_rows * float(scale)
-        return rule._replace(whitened=not error < DIGITS)
+        weight = self.n_rows if observed.spread is None else float(np.sum(1 / observed.spread))
+        error = float(np.finfo(float).eps) * weight * float(scale)
+        return self.member._replace(whitened=not error < DIGITS)
 
     @property
     def n_rows(self) -> int:
@@ -77,40 +112,43 @@ class Family:
         return Model(kernel, noise, self.Z, white)
 
     def settle(self, jitter: float) -> None:
-        """A value was found with this jitter: it stays."""
         self.jitter, self.settled = max(self.jitter, jitter), True
+
+    def _observed(self, observed: Observed) -> Rows:
+        stored = observed if self.order is None else observed.of(self.order)
+        return self.rows.with_target(stored.y, stored.spread)
 
     def sums(self, rule: Rule, model: Model, rows: Rows) -> Sums:
         return self.engine.map_sum(partial(block_sums, self.backend, rule, model), rows)
 
     def _sums_kept(self, rule: Rule, model: Model, rows: Rows) -> tuple[Sums, Any]:
         """The sums and, where the rows of features fit the room there is, these rows for the second pass."""
-        room = self.backend.keep_bytes * self.engine.keepers
+        room = self.backend.keep_bytes * self.engine.stores
         if rule.residual or 8 * self.n_rows / self.share * len(self.Z) > room:
             return self.sums(rule, model, rows), None
         return self.engine.map_keep(partial(block_sums_kept, self.backend, rule, model), rows)
 
-    def evaluate(
-        self, kernel: Kernel, noise: float, y: np.ndarray, dy: np.ndarray | None = None
-    ) -> Evaluation:
+    def evaluate(self, kernel: Kernel, observed: Observed, by_row: bool = False) -> Evaluation:
         """Two passes over the rows: the sums, then their pullback."""
-        rows = self.rows.with_target(y, dy)
-        model = self.model(kernel, noise)
+        rows = self._observed(observed)
+        model = self.model(kernel, observed.noise)
         if model is None:
             return failure("the anchors' kernel matrix has no Cholesky factor; use fewer anchors")
-        rule = self.rule(model)
+        rule = self.rule(model, observed)
         made, kept = self._sums_kept(rule, model, rows)
         raw = _scaled(made, self.share)
         if int(raw.failed):
             return failure(f"{int(raw.failed)} rows have no positive variance given their neighbours")
         from_sums = self.backend.compiled(_from_sums, self.backend, rule)
-        value, raw_bar, inner, noise_bar = from_sums(model, raw)
+        value, raw_bar, inner, by_log_noise = from_sums(model, raw)
         if not np.isfinite(float(value)):
             return failure("the likelihood is not finite at these parameters")
         self.settle(model.white.jitter)
-        passed: BlockGradient = self.engine.map_sum(
-            partial(block_pullback, self.backend, rule, model, _scaled(raw_bar, self.share)), rows, kept
-        )
+        bound = (self.backend, rule, model, _scaled(raw_bar, self.share))
+        if by_row:
+            passed, parts = self.engine.map_sum_rows(partial(block_pullback_by_row, *bound), rows, kept)
+        else:
+            passed = self.engine.map_sum(partial(block_pullback, *bound), rows, kept)
         kernel_bar = passed.kernel
         if len(self.Z):
             through_anchors = self.backend.compiled(_through_anchors, self.backend, rule)(
@@ -118,17 +156,25 @@ class Family:
             )
             kernel_bar = add_trees(kernel_bar, through_anchors)
         gradient = self.backend.kernel_gradient(kernel, kernel_bar)
-        gradient["sigma_eps2"] = np.asarray(float(noise_bar + passed.noise))
-        gradient["psi"] = np.asarray(passed.psi)
-        return Evaluation(float(value), gradient, self.jitter)
+        gradient["sigma_eps2"] = np.asarray(float(by_log_noise + passed.log_noise) / observed.noise)
+        bars = self._by_row(rows, parts) if by_row else None
+        return Evaluation(float(value), gradient, model.white.jitter, by_row=bars)
 
-    def posterior(self, kernel: Kernel, noise: float, y: np.ndarray) -> FamilyPosterior:
+    def _by_row(self, rows: Rows, parts: list[RowBars]) -> RowBars:
+        """Cotangents of the blocks' rows, added up and in the order of the table."""
+        added = [rows.added([getattr(part, name) for part in parts]) for name in RowBars._fields]
+        if self.order is not None:
+            back = np.argsort(self.order)
+            added = [values[back] for values in added]
+        return RowBars(*added)
+
+    def posterior(self, kernel: Kernel, observed: Observed) -> FamilyPosterior:
         """The feature weights given all rows; with neighbours, the rows themselves are kept too."""
-        rows = self.rows.with_target(y)
-        model = self.model(kernel, noise)
+        rows = self._observed(observed)
+        model = self.model(kernel, observed.noise)
         if model is None:
             raise ArithmeticError("The anchors' kernel matrix has no Cholesky factor; use fewer anchors.")
-        rule = self.rule(model)
+        rule = self.rule(model, observed)
         sums = weigh(self.backend, rule, model, self.sums(rule, model, rows))
         weights = feature_weights(self.backend, sums)
         if not np.all(np.isfinite(np.asarray(weights.beta))):
@@ -136,15 +182,8 @@ class Family:
                 "The weights of the features are not finite at the estimates; use fewer anchors, or"
                 " approximation='fitc', which rounds less."
             )
-        return FamilyPosterior(
-            self.name,
-            kernel,
-            noise,
-            self.Z,
-            np.asarray(model.white.W),
-            np.asarray(weights.beta),
-            np.asarray(weights.L_B),
-        )
+        W, beta, L_B = (np.asarray(part) for part in (model.white.W, weights.beta, weights.L_B))
+        return FamilyPosterior(self.name, kernel, observed.noise, self.Z, W, beta, L_B)
 
     def batch(self, rows: np.ndarray) -> Family:
         """The likelihood estimated from some rows (b,), each given all its neighbours.
@@ -164,7 +203,7 @@ def _scale_of_weighing(backend: Backend, model: Model) -> Array:
 
 
 def _from_sums(backend: Backend, rule: Rule, model: Model, raw: Sums) -> tuple[Array, Sums, Array, Array]:
-    """F, dF/d(raw sums), W_bar'W, dF/dnoise."""
+    """F, dF/d(raw sums), W_bar'W, dF/dlog noise."""
     weighted = weigh(backend, rule, model, raw)
     value, bar = negative_log_likelihood(backend, rule, weighted)
     return value, *weigh_pullback(backend, rule, model, raw, weighted, bar)
@@ -181,6 +220,7 @@ def _scaled(sums: Sums, share: float) -> Sums:
     return sums if share == 1.0 else Sums(*(share * part for part in sums))
 
 
+@saveable
 @dataclass(frozen=True)
 class FamilyPosterior:
     """kernel, noise, anchors and the posterior N(beta, B^-1) of the feature weights; no training rows."""
@@ -192,3 +232,47 @@ class FamilyPosterior:
     W: np.ndarray
     beta: np.ndarray
     L_B: np.ndarray
+
+    def numbers(self) -> tuple[Any, ...]:
+        return self.kernel, self.noise, self.Z, self.W, self.beta, self.L_B
+
+    def bytes_per_row(self, neighbors: int) -> int:
+        """Of work for each new row, given so many training rows."""
+        rank, n_inputs = len(self.Z), self.Z.shape[1]
+        return 8 * (4 * rank + (neighbors + 1) * (n_inputs + rank))
+
+    @staticmethod
+    def moments(
+        backend: Backend, kernel: Kernel, noise: Array, Z: Array, W: Array, beta: Array, L_B: Array,
+        block: Block,
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """mu = a*'y_N + phi~*'beta,  Var f = d* - noise + phi~*'B^-1 phi~*,  at the own rows of a block.
+
+        Without neighbours a* = 0 and d* = K** - |phi*|^2 + noise, for dtc and vfe too: what the anchors
+        cannot explain is missing from their likelihood, not from their prediction.
+        """
+        xp = backend.xp
+        phi = backend.matmul(backend.cross(kernel, block.X, Z), W)
+        if block.neighbors.shape[1] == 0:
+            mean, d = phi @ beta, backend.diagonal(kernel, block.X) - (phi * phi).sum(1)
+        else:
+            rows = backend.condition(kernel, noise, block, phi)
+            phi, d = rows.features, rows.d - noise
+            mean = phi @ beta - rows.y
+        half = backend.solve_lower(L_B, phi.T)
+        return mean, xp.maximum(d, 0.0) + (half * half).sum(0)
+
+    def joint(self, backend: Backend, X: np.ndarray, near: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (q,) and covariance (q, q) of f at new rows X (q, I); ``near`` are their training rows.
+
+        f_i - a_i'y_N - phi~_i'w is the residual r_i - a_i'(r_N + eps_N), whose covariance over the new rows
+        is that of the prior. Its diagonal is that of `moments`, whatever the order of the rows.
+        """
+        phi = np.asarray(backend.cross(self.kernel, X, self.Z) @ self.W)
+        R = np.asarray(backend.cross(self.kernel, X, X)) - phi @ phi.T
+        mean = phi @ self.beta
+        if near is not None:
+            explained = near.explain(backend, self, X, phi)
+            phi, mean, R = phi - explained.features, mean + explained.mean, R + explained.covariance
+        half = np.asarray(backend.solve_lower(self.L_B, phi.T))
+        return mean, R + half.T @ half

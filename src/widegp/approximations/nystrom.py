@@ -10,23 +10,53 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from widegp.approximations.evaluation import LOG_2PI, Evaluation, failure
+from widegp.approximations.base import Approximation, Shape, Work, anchor_work
+from widegp.approximations.dense import Dense
+from widegp.approximations.evaluation import LOG_2PI, Evaluation, Observed, failure
 from widegp.approximations.sums import Model, Rule, Sums, block_pullback, block_sums
 from widegp.approximations.whitening import JITTERS, whiten, whiten_pullback
-from widegp.compute.backend import Backend
+from widegp.compute.backend import Backend, Block, RowBars
+from widegp.data.arrays import take
 from widegp.engines.base import Engine, Rows
 from widegp.engines.blocks import add_trees
 from widegp.kernels.base import Kernel
+from widegp.registry import saveable
+
+if TYPE_CHECKING:
+    from widegp.approximations.build import Builder
+    from widegp.approximations.layout import Layout
 
 RAW = Rule(residual=False)
 
 
+class NystromApproximation(Approximation):
+    """The paper's; anchors that are all rows leave nothing to approximate."""
+
+    def likelihood(self, builder: Builder, layout: Layout) -> Nystrom | Dense:
+        kept = np.asarray(layout.anchors.rows)
+        rest = np.setdiff1d(np.arange(len(builder.X)), kept)
+        if len(rest) == 0:
+            return Dense(builder.X[kept], builder.backend, kept)
+        rows = builder.placed(take(builder.X, rest), layout.neighbors[rest])
+        return Nystrom(rows, kept, rest, layout.anchors.points, builder.backend, builder.engine)
+
+    def work(self, shape: Shape, keep_bytes: int) -> Work:
+        return Work(anchors=anchor_work(shape, by_rank=2, cubic=8, passes=3))
+
+    def numbers(self, shape: Shape, block: int, keep_bytes: int) -> float:
+        return block * (4 * shape.r + 2 * shape.i) + 12 * shape.r**2
+
+
 @dataclass
 class Nystrom:
-    """The paper's approximation; ``kept`` are the anchors' rows, ``others`` all further rows."""
+    """The paper's approximation; ``kept`` are the anchors' rows, ``others`` all further rows, ``rest``.
+
+    The noise enters through the anchors' rows alone.
+    """
 
     others: Rows
     kept: np.ndarray
@@ -41,18 +71,16 @@ class Nystrom:
         return len(self.kept) + len(self.rest)
 
     def settle(self, jitter: float) -> None:
-        """The jitter only ever grows."""
         self.jitter = max(self.jitter, jitter)
 
-    def _prepare(
-        self, kernel: Kernel, noise: float, y: np.ndarray, dy: np.ndarray | None
-    ) -> tuple[Model, Rows, Sums] | None:
-        white = whiten(self.backend, kernel, self.Z, noise, self.jitter)
+    def _prepare(self, kernel: Kernel, observed: Observed) -> tuple[Model, Rows, Sums] | None:
+        variances = self.backend.xp.asarray(observed.of(self.kept).variances())
+        white = whiten(self.backend, kernel, self.Z, variances, self.jitter)
         if white is None:
             return None
         self.settle(white.jitter)
-        model = Model(kernel, noise, self.Z, white)
-        rows = self.others.with_target(y[self.rest], None if dy is None else dy[self.rest])
+        model = Model(kernel, observed.noise, self.Z, white)
+        rows = self.others.with_target(observed.y[self.rest])
         return model, rows, self.engine.map_sum(partial(block_sums, self.backend, RAW, model), rows)
 
     def _gram(self, model: Model, raw: Sums, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -60,16 +88,14 @@ class Nystrom:
         L, W = model.white.L, model.white.W
         return W.T @ raw.A @ W + L.T @ L, raw.b @ W + y[self.kept] @ L
 
-    def evaluate(
-        self, kernel: Kernel, noise: float, y: np.ndarray, dy: np.ndarray | None = None
-    ) -> Evaluation:
+    def evaluate(self, kernel: Kernel, observed: Observed, by_row: bool = False) -> Evaluation:
         """With h = G^-1 g: F_G = (G^-1 - g h' - h g')/2, F_c = h."""
-        prepared = self._prepare(kernel, noise, y, dy)
+        prepared = self._prepare(kernel, observed)
         if prepared is None:
             return failure("the anchors' kernel matrix has no Cholesky factor; use fewer anchors")
         model, rows, raw = prepared
         xp, solve = self.backend.xp, self.backend.solve_lower
-        G, c = self._gram(model, raw, y)
+        G, c = self._gram(model, raw, observed.y)
         L_G = self.backend.cholesky(G)
         half = solve(L_G, xp.eye(len(c)))
         g = half.T @ (half @ c)
@@ -78,9 +104,16 @@ class Nystrom:
         if not np.isfinite(value):
             return failure("the pseudo-likelihood is not finite at these parameters")
         G_bar = (half.T @ half - g[:, None] * h[None, :] - h[:, None] * g[None, :]) / 2
-        return self._gradient(model, rows, raw, y, dy, value, G_bar, h)
+        gradient, by_noise = self._gradient(model, rows, raw, observed.y, G_bar, h)
+        by_spread = by_noise * observed.of(self.kept).variances()
+        gradient["sigma_eps2"] = np.asarray(by_spread.sum() / observed.noise)
+        bars = self._by_row(model, rows, h, by_spread) if by_row else None
+        return Evaluation(value, gradient, model.white.jitter, by_row=bars)
 
-    def _gradient(self, model, rows, raw, y, dy, value, G_bar, c_bar) -> Evaluation:  # type: ignore[no-untyped-def]
+    def _gradient(
+        self, model: Model, rows: Rows, raw: Sums, y: np.ndarray, G_bar: Any, c_bar: Any
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """dF/dkernel by name and dF/dnoise of each anchor."""
         L, W = model.white.L, model.white.W
         W_bar = 2 * raw.A @ W @ G_bar + raw.b[:, None] * c_bar[None, :]
         L_bar = 2 * L @ G_bar + self.backend.xp.asarray(y[self.kept])[:, None] * c_bar[None, :]
@@ -90,21 +123,34 @@ class Nystrom:
             self.backend, model.kernel, self.Z, model.white, W_bar.T @ W, L_bar
         )
         gradient = self.backend.kernel_gradient(model.kernel, add_trees(passed.kernel, through_anchors))
-        gradient["sigma_eps2"] = np.asarray(float(noise_bar))
-        own = np.zeros(0) if dy is None else np.asarray(L @ c_bar) @ dy[self.kept]
-        gradient["psi"] = np.asarray(passed.psi) + own
-        return Evaluation(value, gradient, self.jitter)
+        return gradient, np.asarray(noise_bar)
 
-    def posterior(self, kernel: Kernel, noise: float, y: np.ndarray) -> NystromPosterior:
-        prepared = self._prepare(kernel, noise, y, None)
+    def _by_row(self, model: Model, rows: Rows, c_bar: Any, by_spread: np.ndarray) -> RowBars:
+        """dF/dy = B h: k(Z, x)'W h for the other rows, L h for the anchors."""
+        bars = RowBars(np.zeros(self.n_rows), np.zeros(self.n_rows))
+        cross = partial(_weighted_cross, self.backend, model.kernel, self.Z, model.white.W @ c_bar)
+        bars.y[self.rest] = rows.added(self.engine.map_rows(cross, rows))
+        bars.y[self.kept] = np.asarray(model.white.L @ c_bar)
+        bars.spread[self.kept] = by_spread
+        return bars
+
+    def posterior(self, kernel: Kernel, observed: Observed) -> NystromPosterior:
+        prepared = self._prepare(kernel, observed)
         if prepared is None:
             raise ArithmeticError("The anchors' kernel matrix has no Cholesky factor; use fewer anchors.")
         model, _, raw = prepared
-        G, c = self._gram(model, raw, y)
+        G, c = self._gram(model, raw, observed.y)
         g = np.linalg.solve(np.asarray(G), np.asarray(c))
-        return NystromPosterior(kernel, noise, self.Z, np.asarray(model.white.W), g)
+        return NystromPosterior(kernel, observed.noise, self.Z, np.asarray(model.white.W), g)
 
 
+def _weighted_cross(backend: Backend, kernel: Kernel, Z: Any, weights: Any, block: Block) -> Any:
+    """K(X, Z) weights (B,) of a block's rows, 0 for those that pad it."""
+    with backend.scope():
+        return (backend.cross(kernel, block.X, Z) @ weights) * block.weight
+
+
+@saveable
 @dataclass(frozen=True)
 class NystromPosterior:
     """mean = b*'g, variance = K(x,x) - |b*|^2 + noise with b* = W'k(Z, x); g (r,)."""
@@ -114,3 +160,21 @@ class NystromPosterior:
     Z: np.ndarray
     W: np.ndarray
     beta: np.ndarray
+
+    def numbers(self) -> tuple[Any, ...]:
+        return self.kernel, self.Z, self.W, self.beta
+
+    def bytes_per_row(self, neighbors: int) -> int:
+        """Of work for each new row."""
+        return 24 * len(self.Z)
+
+    @staticmethod
+    def moments(backend: Backend, kernel: Kernel, Z: Any, W: Any, beta: Any, block: Block) -> tuple[Any, Any]:
+        """mu = b*'g, Var f = k** - |b*|^2, eq. (gp_pred_mom_pt) literally, at the rows of a block."""
+        b = backend.matmul(backend.cross(kernel, block.X, Z), W)
+        return b @ beta, backend.diagonal(kernel, block.X) - (b * b).sum(1)
+
+    def joint(self, backend: Backend, X: np.ndarray, near: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (q,) and covariance (q, q) of f at new rows X (q, I)."""
+        b = np.asarray(backend.cross(self.kernel, X, self.Z) @ self.W)
+        return b @ self.beta, np.asarray(backend.cross(self.kernel, X, X)) - b @ b.T

@@ -3,9 +3,9 @@
     A = sum phi~ phi~'/d,   b = sum phi~ y~/d,   q = sum y~^2/d,   l = sum log d
 
 `Rule.residual` members (fitc, vecchia, full-scale) condition each row on its neighbours under
-R = K - Phi Phi'. The others (dtc, vfe) drop R, so d is the noise: their sums are made of raw k(Z, x) and
-weighted by W and the noise afterwards, which spares a product per row. W'SW loses digits where W is large;
-`Rule.whitened` makes their sums of features, as those of the others are.
+R = K - Phi Phi'. The others (dtc, vfe) drop R, so d is the noise: their sums are made of raw
+k(Z, x) / sqrt(spread) and weighted by W and the noise afterwards, which spares a product per row. W'SW loses
+digits where W is large; `Rule.whitened` makes their sums of features, as those of the others are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from widegp.approximations.whitening import Whitener
-from widegp.compute.backend import Backend, Block, Cotangent, RowCotangents
+from widegp.compute.backend import Backend, Block, Cotangent, RowBars, RowCotangents
 from widegp.engines.blocks import add_trees
 from widegp.kernels.base import Kernel
 
@@ -28,15 +28,6 @@ class Rule(NamedTuple):
     residual: bool
     trace: bool = False
     whitened: bool = False
-
-
-RULES = {
-    "dtc": Rule(residual=False),
-    "vfe": Rule(residual=False, trace=True),
-    "fitc": Rule(residual=True),
-    "vecchia": Rule(residual=True),
-    "full-scale": Rule(residual=True),
-}
 
 
 class Sums(NamedTuple):
@@ -61,12 +52,11 @@ class Model(NamedTuple):
 
 
 class BlockGradient(NamedTuple):
-    """dF/d(kernel, noise, W, psi) through one block."""
+    """dF/d(kernel, log noise, W) through one block."""
 
     kernel: Any
-    noise: Array
+    log_noise: Array
     W: Array
-    psi: Array
 
 
 def block_sums(backend: Backend, rule: Rule, model: Model, block: Block) -> Sums:
@@ -90,14 +80,29 @@ def block_sums_kept(backend: Backend, rule: Rule, model: Model, block: Block) ->
 def block_pullback(
     backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block, kept: Array | None = None
 ) -> BlockGradient:
-    """dF/d(kernel, noise, W, psi) given dF/dsums as `weigh_pullback` has them; ``kept`` are the rows that
+    """dF/d(kernel, log noise, W) given dF/dsums as `weigh_pullback` has them; ``kept`` are the rows that
     `block_sums_kept` left.
     """
     with backend.scope():
-        if rule.residual:
-            return _residual_pullback(backend, model, bar, block)
-        F = _features(backend, rule, model, block) if kept is None else kept
-        return _pullback(backend, rule, model, bar, block, F)
+        return _block_pullback(backend, rule, model, bar, block, kept, False)[0]
+
+
+def block_pullback_by_row(
+    backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block, kept: Array | None = None
+) -> tuple[BlockGradient, RowBars]:
+    """`block_pullback`, and dF/d(y, spread) of the block's rows."""
+    with backend.scope():
+        return _block_pullback(backend, rule, model, bar, block, kept, True)
+
+
+def _block_pullback(
+    backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block, kept: Array | None, by_row: bool
+) -> tuple[BlockGradient, Any]:
+    if rule.residual:
+        return _residual_pullback(backend, model, bar, block, by_row)
+    F = _features(backend, rule, model, block) if kept is None else kept
+    gradient = _pullback(backend, rule, model, bar, block, F)
+    return gradient, _row_bars(backend, rule, model, bar, block, F) if by_row else None
 
 
 def _residual_sums(backend: Backend, model: Model, block: Block) -> Sums:
@@ -112,46 +117,68 @@ def _residual_sums(backend: Backend, model: Model, block: Block) -> Sums:
 
 
 def _sums(backend: Backend, rule: Rule, model: Model, block: Block, F: Array) -> Sums:
-    xp = backend.xp
-    trace = xp.sum(block.weight * backend.diagonal(model.kernel, block.X)) if rule.trace else 0.0
-    squares = xp.sum(block.weight * block.y**2)
-    return Sums(backend.inner(F, F), backend.inner(F, block.y), squares, 0.0, trace, xp.sum(block.weight), 0)
+    xp, scale = backend.xp, _scale(backend, block)
+    trace = xp.sum(scale**2 * backend.diagonal(model.kernel, block.X)) if rule.trace else 0.0
+    y = scale * block.y
+    log_spread = xp.sum(block.weight * xp.log(block.spread))
+    return Sums(backend.inner(F, F), backend.inner(F, y), y @ y, log_spread, trace, xp.sum(block.weight), 0)
 
 
-def _residual_pullback(backend: Backend, model: Model, bar: Sums, block: Block) -> BlockGradient:
+def _residual_pullback(
+    backend: Backend, model: Model, bar: Sums, block: Block, by_row: bool
+) -> tuple[BlockGradient, RowBars | None]:
     K = backend.cross(model.kernel, block.X, model.Z)
     cotangents = RowCotangents(bar.A, bar.b, bar.q, bar.log_d)
-    by_features, by_y, by_noise, kernel_bar = backend.condition_pullback(
-        model.kernel, model.noise, block, backend.matmul(K, model.white.W), cotangents
+    by_features, by_noise, kernel_bar, row_bars = backend.condition_pullback(
+        model.kernel, model.noise, block, backend.matmul(K, model.white.W), cotangents, by_row
     )
     if model.Z.shape[0] > 0:
         K_bar = Cotangent(by_features, model.white.W.T)
         kernel_bar = add_trees(kernel_bar, backend.cross_pullback(model.kernel, block.X, model.Z, K_bar))
-    return BlockGradient(kernel_bar, by_noise, backend.inner(K, by_features), by_y @ block.dy)
+    return BlockGradient(kernel_bar, by_noise, backend.inner(K, by_features)), row_bars
 
 
 def _pullback(backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block, F: Array) -> BlockGradient:
-    """K_bar = 2 F bar.A + y bar.b', with the W that lies between K and F in bar already (`weigh_pullback`).
+    """K_bar = (2 F bar.A + y bar.b') / sqrt(spread), with the W that lies between K and F in bar already
+    (`weigh_pullback`).
 
-    Blank rows, which pad a block, have F = 0 and y = 0.
+    Blank rows, which pad a block, have scale 0.
     """
-    K_bar = Cotangent(F, 2 * bar.A, block.y, bar.b)
+    scale = _scale(backend, block)
+    K_bar = Cotangent(backend.scale_rows(F, scale), 2 * bar.A, scale**2 * block.y, bar.b)
     kernel_bar = backend.cross_pullback(model.kernel, block.X, model.Z, K_bar)
     if rule.trace:
-        by_diagonal = bar.trace * block.weight
+        by_diagonal = bar.trace * scale**2
         kernel_bar = add_trees(kernel_bar, backend.diagonal_pullback(model.kernel, block.X, by_diagonal))
-    by_psi = backend.xp.zeros(0)
-    if block.dy.shape[1]:
-        by_F = model.white.L.T @ bar.b if rule.whitened else bar.b
-        by_psi = ((F @ by_F + 2 * bar.q * block.y) * block.weight) @ block.dy
-    return BlockGradient(kernel_bar, 0.0, 0.0, by_psi)
+    return BlockGradient(kernel_bar, 0.0, 0.0)
+
+
+def _row_bars(backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block, F: Array) -> RowBars:
+    """dF/dy = scale (F b_bar + 2 q_bar y~) and, with y~ = scale y,
+    spread dF/dspread = l_bar - F A_bar F' - F b_bar y~ - q_bar y~^2 - trace_bar K(x, x) scale^2, row by row;
+    bar has W, which whitened F have already.
+    """
+    scale = _scale(backend, block)
+    y = scale * block.y
+    A, b = bar.A, bar.b
+    if rule.whitened:
+        A, b = backend.matmul(A, model.white.L), model.white.L.T @ b
+    along = F @ b
+    taken = (backend.matmul(F, A) * F).sum(1) + along * y + bar.q * y**2
+    if rule.trace:
+        taken = taken + bar.trace * scale**2 * backend.diagonal(model.kernel, block.X)
+    return RowBars(scale * (along + 2 * bar.q * y), block.weight * (bar.log_d - taken))
 
 
 def _features(backend: Backend, rule: Rule, model: Model, block: Block) -> Array:
-    """F = K(X, Z), or K W where whitened: (B, r)."""
-    K = backend.cross(model.kernel, block.X, model.Z)
-    K = K * block.weight[:, None] if backend.pads else K
+    """F = K(X, Z) / sqrt(spread), or K W / sqrt(spread) where whitened: (B, r)."""
+    K = backend.scale_rows(backend.cross(model.kernel, block.X, model.Z), _scale(backend, block))
     return backend.matmul(K, model.white.W) if rule.whitened else K
+
+
+def _scale(backend: Backend, block: Block) -> Array:
+    """1 / sqrt(spread), and 0 for rows that pad the block."""
+    return block.weight / backend.xp.sqrt(block.spread)
 
 
 def weigh(backend: Backend, rule: Rule, model: Model, raw: Sums) -> Sums:
@@ -164,14 +191,14 @@ def weigh(backend: Backend, rule: Rule, model: Model, raw: Sums) -> Sums:
         A, b = backend.matmul(W.T, backend.matmul(raw.A, W)), raw.b @ W
     return Sums(
         A / noise, b / noise, raw.q / noise,
-        raw.count * backend.xp.log(noise), raw.trace / noise, raw.count, 0,
+        raw.count * backend.xp.log(noise) + raw.log_d, raw.trace / noise, raw.count, 0,
     )  # fmt: skip
 
 
 def weigh_pullback(
     backend: Backend, rule: Rule, model: Model, raw: Sums, weighted: Sums, bar: Sums
 ) -> tuple[Sums, Array, Array]:
-    """dF/d(raw sums), W_bar'W and dF/dnoise given dF/d(weighted sums).
+    """dF/d(raw sums), W_bar'W and dF/dlog noise given dF/d(weighted sums).
 
     The sums are of F = K or of F = K W; what is returned as dF/dA and dF/db takes F to K_bar in either case:
     W A_bar W' or A_bar W', and W b_bar. W_bar = (2 S W A_bar + s b_bar')/noise for the sums S, s of K, so
@@ -185,4 +212,4 @@ def weigh_pullback(
     inner = backend.matmul(2 * bar.A, weighted.A) + bar.b[:, None] * weighted.b
     raw_bar = bar._replace(A=A_bar / noise, b=W @ bar.b / noise, q=bar.q / noise, trace=bar.trace / noise)
     scaled = (bar.A * weighted.A).sum() + bar.b @ weighted.b + bar.q * weighted.q + bar.trace * weighted.trace
-    return raw_bar, inner, (bar.log_d * raw.count - scaled) / noise
+    return raw_bar, inner, bar.log_d * raw.count - scaled

@@ -25,7 +25,10 @@ def whiten(
     backend: Backend, kernel: Kernel, Z: Array, noise: Array = 0.0, jitter: float = JITTERS[0],
     most: float = JITTERS[-1],
 ) -> Whitener | None:  # fmt: skip
-    """Factor K_ZZ + (noise + jitter mean diag) I; None if even a jitter of ``most`` fails."""
+    """Factor K_ZZ + diag(noise + jitter mean diag); None if even a jitter of ``most`` fails.
+
+    ``noise`` is a number or one for each anchor (r,).
+    """
     if Z.shape[0] == 0:
         eye = backend.xp.eye(0)
         return Whitener(eye, eye, 0.0)
@@ -47,7 +50,7 @@ def _factor(backend: Backend, kernel: Kernel, Z: Array, noise: Array, relative: 
 def whiten_pullback(
     backend: Backend, kernel: Kernel, Z: Array, white: Whitener, inner: Array, L_bar: Array | None = None
 ) -> tuple[Any, Array]:
-    """dF/d(kernel, noise) given inner = W_bar'W, W_bar = dF/dW, and L_bar = dF/dL.
+    """dF/d(kernel, noise (r,)) given inner = W_bar'W, W_bar = dF/dW, and L_bar = dF/dL.
 
     dW = -W dL' W and dL = L tril(L^-1 dK L^-T), half the diagonal, give
     P = tril(L' L_bar - W_bar' W), half the diagonal,  K_bar = sym(W P W').
@@ -57,7 +60,7 @@ def whiten_pullback(
     P = xp.tril(inner) - xp.eye(inner.shape[0]) * xp.diagonal(inner) / 2
     S = backend.matmul(white.W, backend.matmul(P, white.W.T))
     K_bar = (S + S.T) / 2
-    noise_bar = xp.trace(K_bar)
+    noise_bar = xp.diagonal(K_bar)
     # The jitter is a share of the mean diagonal, so it moves with the kernel.
-    K_bar = K_bar + xp.eye(K_bar.shape[0]) * (white.jitter * noise_bar / max(K_bar.shape[0], 1))
+    K_bar = K_bar + xp.eye(K_bar.shape[0]) * (white.jitter * xp.sum(noise_bar) / max(K_bar.shape[0], 1))
     return backend.cross_pullback(kernel, Z, Z, Cotangent(K_bar)), noise_bar

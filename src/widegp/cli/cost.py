@@ -11,7 +11,7 @@ from widegp.cli import options
 from widegp.cli.output import console, print_json
 
 if TYPE_CHECKING:
-    from widegp.approximations.build import Dials
+    from widegp.approximations.layout import Dials
     from widegp.compute.backend import Backend
     from widegp.cost import Size
 
@@ -54,7 +54,7 @@ def cost(
       widegp cost houses.parquet --target price --budget 5m --json
     """
     n, n_inputs = _shape(table, target, drop, rows, inputs, test_fraction, missing)
-    from widegp.approximations.build import Dials
+    from widegp.approximations.layout import Dials
     from widegp.compute.backend import choose_backend
     from widegp.inference.choose import choose_dials
     from widegp.kernels.closed import named
@@ -116,8 +116,8 @@ def _predicted(
         "rows": n,
         "inputs": n_inputs,
         "approximation": dials.name,
-        "rank": size.r if dials.name != "exact" else None,
-        "neighbors": size.m if dials.name in cost.WITH_NEIGHBORS else None,
+        "rank": size.shape.r if size.approximation.anchors != "none" else None,
+        "neighbors": size.shape.m if size.approximation.neighbors else None,
         "ard": ard,
         "fit_seconds": cost.fit_seconds(plan),
         "within_factor": cost.WITHIN,

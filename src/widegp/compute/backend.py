@@ -18,16 +18,16 @@ BLOCK_BYTES = 256 * 2**20
 class Block(NamedTuple):
     """Rows to be conditioned, followed by their halo: the rows that they condition on.
 
-    X (B + H, I), y (B + H,), neighbors (B, m) indices into X with -1 for none, weight (B,) 1 for a
-    row and 0 for padding, dy (B + H, k) the derivatives of y by the k parameters of a target warp.
+    X (B + H, I), y (B + H,), spread (B + H,) the noise variance of each row in units of the model's,
+    neighbors (B, m) indices into X with -1 for none, weight (B,) 1 for a row and 0 for padding.
     Self-contained: it can be streamed, put on a device or sent to a worker.
     """
 
     X: Array
     y: Array
+    spread: Array
     neighbors: Array
     weight: Array
-    dy: Array
 
     @property
     def n_own(self) -> int:
@@ -41,6 +41,13 @@ class Conditional(NamedTuple):
     y: Array
     d: Array
     failed: Array
+
+
+class RowBars(NamedTuple):
+    """dF/dy_i (B + H,) and spread_i dF/dspread_i (B + H,) of a block's rows."""
+
+    y: Array
+    spread: Array
 
 
 class Cotangent(NamedTuple):
@@ -137,12 +144,17 @@ class Backend(Protocol):
 
     def diagonal_pullback(self, kernel: Kernel, X: Array, cotangent: Array) -> Any: ...
 
-    def condition(self, kernel: Kernel, noise: Array, block: Block, features: Array) -> Conditional: ...
+    def scale_rows(self, matrix: Array, scale: Array) -> Array:
+        """diag(scale) matrix; the matrix itself where that is known to be the same."""
+
+    def condition(self, kernel: Kernel, noise: Array, block: Block, features: Array) -> Conditional:
+        """Each row given its neighbours under R, whose diagonal has noise x spread besides."""
 
     def condition_pullback(
-        self, kernel: Kernel, noise: Array, block: Block, features: Array, cotangents: RowCotangents
-    ) -> tuple[Array, Array, Array, Any]:
-        """dF/d(features of all rows, y of all rows, noise, kernel)."""
+        self, kernel: Kernel, noise: Array, block: Block, features: Array, cotangents: RowCotangents,
+        by_row: bool,
+    ) -> tuple[Array, Array, Any, RowBars | None]:  # fmt: skip
+        """dF/d(features of all rows, log noise, kernel) and, if asked for ``by_row``, dF/d(y, spread)."""
 
     def kernel_gradient(self, kernel: Kernel, cotangent: Any) -> dict[str, np.ndarray]: ...
 

@@ -13,10 +13,10 @@ import scipy.linalg
 from threadpoolctl import ThreadpoolController
 
 from widegp.compute import native_arc
-from widegp.compute.backend import BLOCK_BYTES, Block, Conditional, Cotangent, RowCotangents
-from widegp.compute.native_given import RowWork, scatter_y
+from widegp.compute.backend import BLOCK_BYTES, Block, Conditional, Cotangent, RowBars, RowCotangents
+from widegp.compute.native_conditional import RowWork, add_to_rows
+from widegp.compute.parallel import in_parallel, runs
 from widegp.compute.pool import Pool
-from widegp.compute.shares import in_parallel, runs
 
 CACHED_BYTES = 2**19  # of inner products, beside as many cotangents, in a core's second-level cache
 PARALLEL_FACTOR = 1500
@@ -77,6 +77,11 @@ class NativeBackend:
         same = left is right
         parts = in_parallel(lambda rows: left[rows].T @ (left[rows] if same else right[rows]), len(left))
         return sum(parts[1:], start=parts[0])
+
+    def scale_rows(self, matrix: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        if np.all(scale == 1.0):
+            return matrix
+        return np.multiply(matrix, scale[:, None], out=self._pool.take(*matrix.shape))
 
     def cross(self, kernel: Closed, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
         if len(X) == 0 or len(Z) == 0:
@@ -175,20 +180,23 @@ class NativeBackend:
         return out._replace(failed=failed)
 
     def condition_pullback(
-        self, kernel: Closed, noise: Any, block: Block, features: Any, cotangents: RowCotangents
-    ) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
+        self, kernel: Closed, noise: Any, block: Block, features: Any, cotangents: RowCotangents,
+        by_row: bool,
+    ) -> tuple[np.ndarray, float, np.ndarray, RowBars | None]:  # fmt: skip
         work = RowWork(kernel, noise, block, features, self._pool)
-        features_bar, y_bar = self._pool.take(*features.shape), np.zeros(len(features))
+        features_bar = self._pool.take(*features.shape)
         features_bar[:] = 0.0
+        row_bars = RowBars(np.zeros(len(features)), np.zeros(len(features))) if by_row else None
         sums, inputs = np.zeros(8), np.zeros(block.X.shape[1])
         for rows in work.chunks():
             made = work.condition(rows)
             bars = cotangents.to_rows(made.conditional(), block.weight[rows])
-            work.pullback(rows, made, bars, features_bar, sums, inputs)
-            scatter_y(block.neighbors[rows], rows, made.a, bars[1], y_bar)
+            s = work.pullback(rows, made, bars, features_bar, sums, inputs)
+            if row_bars is not None:
+                add_to_rows(row_bars, block.neighbors[rows], rows, made.a, s, bars, work.noise)
         by_log_u = inputs if work.by_input else sums[5:6]
         kernel_bar = np.concatenate([sums[:5], sums[6:7], by_log_u / np.ravel(work.arc.sigma_u2)])
-        return features_bar, y_bar, float(sums[7]), kernel_bar
+        return features_bar, float(sums[7]), kernel_bar, row_bars
 
     def kernel_gradient(self, kernel: Closed, cotangent: np.ndarray) -> dict[str, np.ndarray]:
         """Chain rule from (k_0..k_4, sigma_a2, sigma_u2) to the kernel's own parameters.

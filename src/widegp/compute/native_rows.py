@@ -1,6 +1,6 @@
 """Each row given its neighbours, and the adjoint of that, as loops over rows.
 
-For row i with neighbours N, M = (N, i) and R = K_MM - Phi_M Phi_M' + noise I, the factor R = L L'
+For row i with neighbours N, M = (N, i) and R = K_MM - Phi_M Phi_M' + diag noise_M, the factor R = L L'
 holds the whole conditional in its last row: d = L_mm^2 and a = L_NN^-T L_mN. The adjoint needs one more
 solve: nothing is differentiated through the factorisation.
 
@@ -123,15 +123,16 @@ def _gather_pairs(scales, neighbors, i, own, single, pair):
 
 
 @njit(error_model="numpy")
-def _residual(values, low, neighbors, i, noise, L):
-    """R = K_MM - Phi_M Phi_M' + noise I, lower triangle; a missing neighbour is an unrelated unit."""
+def _residual(values, low, neighbors, i, own, noise, L):
+    """R = K_MM - Phi_M Phi_M' + diag noise_M, lower triangle; a missing neighbour is an unrelated unit."""
     m = neighbors.shape[1]
     p = 0
     for j in range(m + 1):
         for q in range(j + 1):
             L[j, q] = values[p] - low[j, q]
             p += 1
-        L[j, j] += noise
+        row = own if j == m else neighbors[i, j]
+        L[j, j] += noise[row] if row >= 0 else 0.0
     for j in range(m):
         if neighbors[i, j] < 0:
             L[j, :j] = 0.0
@@ -170,7 +171,7 @@ def condition(
     """a, d, phi~, y~ for rows start + lo .. start + hi of a block; returns how many had no positive pivot.
 
     points (N, I) already multiplied by sqrt(sigma_u2); scales (N, 3); features (N, r); y (N,);
-    neighbors (B, m), -1 where missing. Writes a (B, m), d (B,), phi~ (B, r), y~ (B,), the factors
+    noise (N,); neighbors (B, m), -1 where missing. Writes a (B, m), d (B,), phi~ (B, r), y~ (B,), the factors
     L (B, m+1, m+1) and the packed covariances c (B, (m+1)(m+2)/2).
     """
     m, rank, packed = neighbors.shape[1], features.shape[1], covariances.shape[1]
@@ -198,7 +199,7 @@ def condition(
         if rank > 0:
             _gather(features, neighbors, i, start + i, f)
             np.dot(f, f.T, low)
-        _residual(values, low, neighbors, i, noise, L)
+        _residual(values, low, neighbors, i, start + i, noise, L)
         if _factor(L):
             _finish_row(i, start + i, L, own_a, f, y, neighbors, d, a, phi, residual, factors)
         else:
@@ -279,8 +280,8 @@ def _spread(slopes, c_bar, single, d_row, square):
 
 
 @njit(fastmath=ORDER_FREE, error_model="numpy")
-def _add_sums(c_bar, c, d_row, single, a, s, d_bar, sigma_a2, sums):
-    """Derivatives by log sigma_u2, sigma_a2 and the noise; c and d are sigma_a2 plus a share of sigma_u2."""
+def _add_sums(c_bar, c, d_row, single, a, s, d_bar, own_noise, sigma_a2, sums):
+    """Derivatives by log sigma_u2, sigma_a2 and log noise; c and d are sigma_a2 plus a share of sigma_u2."""
     by_c, by_a, by_noise = 0.0, 0.0, 0.0
     for p in range(c.size):
         by_c += c_bar[p] * c[p]
@@ -288,7 +289,7 @@ def _add_sums(c_bar, c, d_row, single, a, s, d_bar, sigma_a2, sums):
     for j in range(a.size):
         by_c += d_row[j] * single[j, 0] ** 2
         by_a += d_row[j]
-        by_noise += d_bar * a[j] ** 2 - s[j] * a[j]
+        by_noise += (d_bar * a[j] ** 2 - s[j] * a[j]) * own_noise[j]
     sums[5] += by_c - sigma_a2 * by_a
     sums[6] += by_a
     sums[7] += by_noise
@@ -297,7 +298,7 @@ def _add_sums(c_bar, c, d_row, single, a, s, d_bar, sigma_a2, sums):
 @njit(cache=True, nogil=True, error_model="numpy")
 def condition_pullback(
     lo, hi, points, scales, features, y, neighbors, start, sigma_a2, coefficients,
-    a, factors, covariances, phi, phi_bar, y_bar, d_bar, by_input, s, v, sums, inputs,
+    a, factors, covariances, phi, phi_bar, y_bar, d_bar, noise, by_input, s, v, sums, inputs,
 ):  # fmt: skip
     """Cotangents of rows start + lo .. start + hi given those of phi~ (B, r), y~ (B,) and d (B,).
 
@@ -305,26 +306,28 @@ def condition_pullback(
         dF/dR_MM = d_bar a~ a~' - (s~ a~' + a~ s~') / 2,
         v = phi_bar - Phi_N' s - 2 d_bar phi~;   dF/dphi_i = v,   dF/dPhi_N = -a v' - s phi~'.
     Writes s (B, m) and v (B, r); adds to sums (8,) the derivatives by the five coefficients, log sigma_u2,
-    sigma_a2 and the noise, and to inputs (I,) those by log sigma_u2 of each input if ``by_input``.
+    sigma_a2 and log noise, and to inputs (I,) those by log sigma_u2 of each input if ``by_input``.
     """
     m, n_inputs, packed = neighbors.shape[1], points.shape[1], covariances.shape[1]
     x, x_bar = np.empty((m + 1, n_inputs)), np.empty((m + 1, n_inputs))
     single, pair, L = np.empty((m + 1, 3)), np.empty((3, packed)), np.empty((m + 1, m + 1))
     c, T, c_bar, slopes = np.empty(packed), np.empty(packed), np.empty(packed), np.zeros((3, packed))
     square, d_row = np.empty((m + 1, m + 1)), np.empty(m + 1)
-    a_tilde, s_tilde = np.full(m + 1, -1.0), np.zeros(m + 1)
+    a_tilde, s_tilde, own_noise = np.full(m + 1, -1.0), np.zeros(m + 1), np.zeros(m + 1)
     scale, tanh, sigmoid = pair[0], pair[1], pair[2]
     for i in range(lo, hi):
         _second_solve(i, features, y, neighbors, factors, phi, phi_bar, y_bar, d_bar, L, s_tilde, s, v)
         for j in range(m):
             a_tilde[j] = a[i, j]
+            own_noise[j] = noise[neighbors[i, j]] if neighbors[i, j] >= 0 else 0.0
+        own_noise[m] = noise[start + i]
         for p in range(packed):
             c[p] = covariances[i, p]
         _cotangent(d_bar[i], a_tilde, s_tilde, T)
         _gather_pairs(scales, neighbors, i, start + i, single, pair)
         line_pullback(T, c, coefficients, scale, tanh, sigmoid, c_bar, slopes, sums)
         _spread(slopes, c_bar, single, d_row, square)
-        _add_sums(c_bar, c, d_row, single, a_tilde, s_tilde, d_bar[i], sigma_a2, sums)
+        _add_sums(c_bar, c, d_row, single, a_tilde, s_tilde, d_bar[i], own_noise, sigma_a2, sums)
         if by_input:
             _gather(points, neighbors, i, start + i, x)
             np.dot(square, x, x_bar)

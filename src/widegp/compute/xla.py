@@ -14,7 +14,7 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from widegp.compute.backend import BLOCK_BYTES, Block, Conditional, Cotangent, RowCotangents
+from widegp.compute.backend import BLOCK_BYTES, Block, Conditional, Cotangent, RowBars, RowCotangents
 from widegp.kernels.base import Kernel
 
 Array = Any
@@ -86,6 +86,9 @@ class XlaBackend:
             return jax.lax.linalg.symmetric_product(left.T, zero, symmetrize_output=True)
         return jnp.matmul(left.T, right, precision="highest")
 
+    def scale_rows(self, matrix: Array, scale: Array) -> Array:
+        return matrix * scale[:, None]
+
     def cross(self, kernel: Kernel, X: Array, Z: Array) -> Array:
         return _cross(kernel, X, Z)
 
@@ -107,9 +110,11 @@ class XlaBackend:
         return _condition(kernel, noise, block, features)[0]
 
     def condition_pullback(
-        self, kernel: Kernel, noise: Array, block: Block, features: Array, cotangents: RowCotangents
-    ) -> tuple[Array, Array, Array, Kernel]:
-        return _condition_pullback(kernel, noise, block, features, cotangents)
+        self, kernel: Kernel, noise: Array, block: Block, features: Array, cotangents: RowCotangents,
+        by_row: bool,
+    ) -> tuple[Array, Array, Kernel, RowBars | None]:  # fmt: skip
+        *bars, row_bars = _condition_pullback(kernel, noise, block, features, cotangents)
+        return *bars, row_bars if by_row else None
 
     def kernel_gradient(self, kernel: Kernel, cotangent: Kernel) -> dict[str, np.ndarray]:
         return {
@@ -195,7 +200,7 @@ def _condition(kernel: Kernel, noise: Array, block: Block, features: Array) -> t
     low_rank = jnp.einsum("bmr,bnr->bmn", phi, phi, precision="highest")
     both = exists[:, :, None] & exists[:, None, :]
     residual = jnp.where(both, _kernel_on_sets(kernel, points) - low_rank, 0.0)
-    diagonal = jnp.where(exists, noise, 1.0)
+    diagonal = jnp.where(exists, noise * block.spread[members], 1.0)
     L = jnp.linalg.cholesky(residual + jnp.eye(members.shape[1], dtype=phi.dtype) * diagonal[:, :, None])
     ok = jnp.isfinite(L[:, -1, -1])
     L = jnp.where(ok[:, None, None], L, jnp.eye(members.shape[1], dtype=phi.dtype))
@@ -218,7 +223,7 @@ def _solve(L: Array, right: Array, transposed: bool) -> Array:
 @jax.jit
 def _condition_pullback(
     kernel: Kernel, noise: Array, block: Block, features: Array, cotangents: RowCotangents
-) -> tuple[Array, Array, Array, Kernel]:
+) -> tuple[Array, Array, Kernel, RowBars]:
     """The formulas of `native_rows.condition_pullback`."""
     rows, (members, exists, points, phi, y, L, a) = _condition(kernel, noise, block, features)
     by_phi, by_y, by_d = cotangents.to_rows(rows, block.weight)
@@ -236,9 +241,10 @@ def _condition_pullback(
     T = T - (crossed + jnp.swapaxes(crossed, 1, 2)) / 2
     T = jnp.where(exists[:, :, None] & exists[:, None, :], T, 0.0)
     kernel_bar = jax.grad(lambda k: jnp.sum(T * _kernel_on_sets(k, points)))(_floats(kernel))
-    noise_bar = jnp.sum(jnp.trace(T, axis1=1, axis2=2))
+    noise_bar = jnp.diagonal(T, axis1=1, axis2=2) * noise * block.spread[members]
     to_members = -(a_tilde[:, :, None] * v[:, None, :]) - s_tilde[:, :, None] * rows.features[:, None, :]
     to_members = to_members * exists[:, :, None]
     features_bar = jnp.zeros_like(features).at[members].add(to_members)
     y_bar = jnp.zeros_like(block.y).at[members].add(-a_tilde * by_y[:, None] * exists)
-    return features_bar, y_bar, noise_bar, kernel_bar
+    row_bars = RowBars(y_bar, jnp.zeros_like(block.y).at[members].add(noise_bar))
+    return features_bar, jnp.sum(noise_bar), kernel_bar, row_bars

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -21,11 +21,14 @@ class Rows(Protocol):
     @property
     def n_rows(self) -> int: ...
 
-    def with_target(self, y: np.ndarray, dy: np.ndarray | None = None) -> Rows:
-        """The same rows with target y (n,) and its derivatives dy (n, k)."""
+    def with_target(self, y: np.ndarray, spread: np.ndarray | None = None) -> Rows:
+        """The same rows with target y (n,) and noise variances in the proportions of spread (n,)."""
 
     def restricted(self, rows: np.ndarray) -> BlockedRows:
         """Only these rows, and whatever they condition on."""
+
+    def added(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """Numbers per row of each block, halo included, added up by row of the table: (n,)."""
 
 
 class Engine(Protocol):
@@ -44,12 +47,12 @@ class Engine(Protocol):
         """The only backend whose functions this engine runs, or None for any."""
 
     @property
-    def lanes(self) -> int:
+    def parallel_blocks(self) -> int:
         """Blocks worked on at the same time; a table should have at least as many."""
 
     @property
-    def keepers(self) -> int:
-        """Memories in which results of `map_keep` lie; 0 where none are kept."""
+    def stores(self) -> int:
+        """Devices that can keep results of `map_keep` in their memory; 0 where none can."""
 
     def place(self, rows: BlockedRows) -> Rows:
         """Put the blocks where the sums over them will be made."""
@@ -62,6 +65,9 @@ class Engine(Protocol):
 
     def map_keep(self, fn: Callable[[Block], tuple[T, Any]], rows: Any) -> tuple[T, Any]:
         """The sum of the first results of fn(block); the second ones stay where they are, for `map_sum`."""
+
+    def map_sum_rows(self, fn: Callable[..., tuple[T, Any]], rows: Any, kept: Any = None) -> tuple[T, list]:
+        """`map_sum` of the first results, and a list of the second ones by block, such as numbers per row."""
 
     def map_rows(self, fn: Callable[[Block], T], rows: Any) -> list[T]:
         """[fn(block) for every block], in order."""

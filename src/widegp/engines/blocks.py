@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class BlockedRows:
-    """Rows X (n, I), y (n,), dy (n, k), neighbours (n, m), cut into runs of at most ``block_rows``.
+    """Rows X (n, I), y (n,), spread (n,), neighbours (n, m), cut into runs of at most ``block_rows``.
 
     Without neighbours a block is a slice. With them it is a run of rows and the halo of earlier rows that
     they condition on, which stays small where rows near each other are stored near each other. ``pad``
@@ -35,7 +35,7 @@ class BlockedRows:
 
     X: np.ndarray
     y: np.ndarray
-    dy: np.ndarray
+    spread: np.ndarray
     neighbors: np.ndarray
     block_rows: int
     pad: bool = False
@@ -51,15 +51,15 @@ class BlockedRows:
             local = empty_beside(neighbors, (n, m), np.int32)
             runs = [np.arange(start, min(start + block_rows, n)) for start in range(0, n, block_rows)]
             cuts = tuple(_cut(neighbors, rows, local) for rows in runs)
-        return cls(X, y, np.zeros((n, 0)), neighbors, block_rows, pad, cuts)
+        return cls(X, y, np.ones(n), neighbors, block_rows, pad, cuts)
 
     @property
     def n_rows(self) -> int:
         return len(self.X)
 
-    def restricted(self, rows: np.ndarray) -> BlockedRows:
-        """Only these rows, and whatever they condition on."""
-        size = self.block_rows if self.pad else max(len(rows), 1)
+    def restricted(self, rows: np.ndarray, block_rows: int | None = None) -> BlockedRows:
+        """Only these rows, and whatever they condition on; one block unless padded, or of ``block_rows``."""
+        size = block_rows or (self.block_rows if self.pad else max(len(rows), 1))
         cuts = []
         for start in range(0, len(rows), size):
             run = rows[start : start + size]
@@ -67,9 +67,13 @@ class BlockedRows:
             cuts.append(Cut(run, halo, localise(self.neighbors, run, halo)))
         return replace(self, cuts=tuple(cuts))
 
-    def with_target(self, y: np.ndarray, dy: np.ndarray | None = None) -> BlockedRows:
-        """The same rows with another target."""
-        return replace(self, y=y, dy=np.zeros((len(y), 0)) if dy is None else dy)
+    def with_target(self, y: np.ndarray, spread: np.ndarray | None = None) -> BlockedRows:
+        """The same rows with another target; its noise is in these proportions, equal by default."""
+        return replace(self, y=y, spread=np.ones(len(y)) if spread is None else spread)
+
+    def same_target(self, other: BlockedRows) -> bool:
+        """Whether y and spread are equal, so that they need not be sent again."""
+        return np.array_equal(self.y, other.y) and np.array_equal(self.spread, other.spread)
 
     def __len__(self) -> int:
         if self.cuts is not None:
@@ -83,16 +87,28 @@ class BlockedRows:
         """The k-th block."""
         neighbors = self.neighbors[self._slice(k)] if self.cuts is None else self.cuts[k].neighbors
         n_own, (own, _) = len(neighbors), self._shape
-        y, dy = self.target(k)
+        y, spread = self.target(k)
         if not self.pad:
-            return Block(self._gather(k, self.X), y, neighbors, np.ones(n_own), dy)
+            return Block(self._gather(k, self.X), y, spread, neighbors, np.ones(n_own))
         padded = np.full((own, neighbors.shape[1]), -1, np.int32)
         padded[:n_own] = np.where(neighbors >= n_own, neighbors + (own - n_own), neighbors)
-        return Block(self._gather(k, self.X), y, padded, (np.arange(own) < n_own) * 1.0, dy)
+        return Block(self._gather(k, self.X), y, spread, padded, (np.arange(own) < n_own) * 1.0)
 
     def target(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """y and dy of the k-th block, which alone change with the target."""
-        return self._gather(k, self.y), self._gather(k, self.dy)
+        """y and spread of the k-th block, which alone change with the target."""
+        return self._gather(k, self.y), self._gather(k, self.spread, blank=1.0)
+
+    def added(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """Numbers per row of each block, halo included (`Block`), added up by row of the table: (n,)."""
+        total = np.zeros(len(self.X))
+        for k, part in enumerate(parts):
+            own, halo = (self._slice(k), ()) if self.cuts is None else self.cuts[k][:2]
+            n_own = own.stop - own.start if isinstance(own, slice) else len(own)
+            total[own] += np.asarray(part)[:n_own]
+            if len(halo):
+                first = self._shape[0] if self.pad else n_own
+                np.add.at(total, halo, np.asarray(part)[first : first + len(halo)])
+        return total
 
     def _slice(self, k: int) -> slice:
         return slice(k * self.block_rows, min((k + 1) * self.block_rows, len(self.X)))
@@ -106,7 +122,7 @@ class BlockedRows:
         # A power of two: parts of a table then share the programs of the whole.
         return self.block_rows, self.block_rows + (1 << (halo - 1).bit_length() if halo else 0)
 
-    def _gather(self, k: int, values: np.ndarray) -> np.ndarray:
+    def _gather(self, k: int, values: np.ndarray, blank: float = 0.0) -> np.ndarray:
         """values (n, ...) of the block's rows, then of its halo; padded, blank rows follow each of them."""
         if self.cuts is None:
             rows, halo = values[self._slice(k)], values[:0]
@@ -117,7 +133,7 @@ class BlockedRows:
         own, total = self._shape
         if not self.pad or len(rows) == total:
             return rows
-        out = np.zeros((total, *values.shape[1:]), values.dtype)
+        out = np.full((total, *values.shape[1:]), blank, values.dtype)
         out[: len(rows)], out[own : own + len(halo)] = rows, halo
         return out
 

@@ -9,10 +9,11 @@ of model and blocks, so the loss costs time and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from functools import reduce
+from operator import itemgetter
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ import numpy as np
 
 from widegp.compute.backend import Block
 from widegp.engines.blocks import NO_ROWS, BlockedRows, add_trees
-from widegp.engines.travel import Form, as_numpy, split
+from widegp.engines.functions import Form, as_numpy, split
 
 T = TypeVar("T")
 
@@ -33,17 +34,17 @@ PATIENCE = 120
 
 
 @dataclass(eq=False)
-class Shelf:
+class ScatteredBlocks:
     """The blocks of one table on the workers, and the target they were last given.
 
     ``blocks`` are futures of scattered data, which the scheduler cannot compute again: `mend` sends
-    those that were lost once more. Dropping the shelf frees the workers' memory.
+    those that were lost once more. Dropping this object frees the workers' memory.
     """
 
     client: Any
     rows: BlockedRows
     blocks: list[Any] = field(default_factory=list)
-    target: tuple[np.ndarray, np.ndarray, list[Any]] | None = None
+    target: tuple[BlockedRows, list[Any]] | None = None
 
     def fill(self) -> None:
         """Send every block, one after the other: the client holds no more than one."""
@@ -63,37 +64,36 @@ class Shelf:
                 self.blocks[k] = self._send(k)
 
     def targets(self, rows: BlockedRows) -> list[Any]:
-        """y and dy by block. A target that has not changed since the last round is not sent again."""
-        if self.target is None or not _same(self.target, rows):
+        """y and spread by block. A target that has not changed since the last round is not sent again."""
+        if self.target is None or not self.target[0].same_target(rows):
             parts = [rows.target(k) for k in range(len(rows))]
-            self.target = rows.y, rows.dy, self.client.scatter(parts, hash=False)
-        return self.target[2]
+            self.target = rows, self.client.scatter(parts, hash=False)
+        return self.target[1]
 
     def _send(self, k: int) -> Any:
         # In a list, because the parts of a bare tuple would be sent one by one.
         return self.client.scatter([self.rows.block(k)], hash=False)[0]
 
 
-def _same(target: tuple[np.ndarray, np.ndarray, list[Any]], rows: BlockedRows) -> bool:
-    return np.array_equal(target[0], rows.y) and np.array_equal(target[1], rows.dy)
-
-
 @dataclass(frozen=True)
 class DaskRows:
-    """Rows on a shelf, with their target."""
+    """Rows on the workers, with their target."""
 
-    shelf: Shelf
+    scattered: ScatteredBlocks
     rows: BlockedRows
 
     @property
     def n_rows(self) -> int:
         return self.rows.n_rows
 
-    def with_target(self, y: np.ndarray, dy: np.ndarray | None = None) -> DaskRows:
-        return DaskRows(self.shelf, self.rows.with_target(y, dy))
+    def with_target(self, y: np.ndarray, spread: np.ndarray | None = None) -> DaskRows:
+        return DaskRows(self.scattered, self.rows.with_target(y, spread))
 
     def restricted(self, rows: np.ndarray) -> BlockedRows:
         return self.rows.restricted(rows)
+
+    def added(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        return self.rows.added(parts)
 
 
 def current_client() -> Any:
@@ -121,45 +121,62 @@ class DaskEngine:
     client: Any = field(default_factory=current_client)
     name = "dask"
     backend = None
-    keepers = 0  # what a worker kept would be lost with it
+    stores = 0  # what a worker kept would be lost with it
 
     def __deepcopy__(self, memo: dict) -> DaskEngine:
         # Estimators are cloned by copying their parameters; a connection is not for copying.
         return self
 
     @property
-    def lanes(self) -> int:
+    def parallel_blocks(self) -> int:
         return BLOCKS_PER_WORKER * max(1, len(self.client.nthreads()))
 
     def place(self, rows: BlockedRows) -> DaskRows:
         """Send every block to a worker, in turn."""
-        shelf = Shelf(self.client, rows)
-        _persisting(shelf.fill, shelf)
-        return DaskRows(shelf, rows)
+        scattered = ScatteredBlocks(self.client, rows)
+        _persisting(scattered.fill, scattered)
+        return DaskRows(scattered, rows)
 
     def map_sum(self, fn: Callable[[Block], T], rows: DaskRows | BlockedRows, kept: None = None) -> T:
         """sum over blocks of fn(block), added up on the workers."""
         if rows.n_rows == 0:
             raise ValueError(NO_ROWS)
         placed = rows if isinstance(rows, DaskRows) else self.place(rows)
-        return _persisting(lambda: _sum(placed.shelf.client, _parts(placed, fn)).result(), placed.shelf)
+        client = placed.scattered.client
+        return _persisting(lambda: _sum(client, _parts(placed, fn)).result(), placed.scattered)
 
     def map_keep(self, fn: Callable[[Block], tuple[T, Any]], rows: Any) -> tuple[T, Any]:
-        raise NotImplementedError("The cluster keeps nothing between rounds (keepers is 0); use map_sum.")
+        raise NotImplementedError("The cluster keeps nothing between rounds (stores is 0); use map_sum.")
+
+    def map_sum_rows(
+        self, fn: Callable[[Block], tuple[T, Any]], rows: DaskRows | BlockedRows, kept: None = None
+    ) -> tuple[T, list[Any]]:
+        """sum over blocks of fn(block)[0], added up on the workers, and fn(block)[1] of each."""
+        placed = rows if isinstance(rows, DaskRows) else self.place(rows)
+        client = placed.scattered.client
+
+        def work() -> tuple[T, list[Any]]:
+            parts = _parts(placed, fn)
+            first, second = (client.map(itemgetter(k), parts, pure=False) for k in (0, 1))
+            return _sum(client, first).result(), client.gather(second)
+
+        return _persisting(work, placed.scattered)
 
     def map_rows(self, fn: Callable[[Block], T], rows: DaskRows | BlockedRows) -> list[T]:
         """[fn(block) for every block], in order."""
         placed = rows if isinstance(rows, DaskRows) else self.place(rows)
-        return _persisting(lambda: placed.shelf.client.gather(_parts(placed, fn)), placed.shelf)
+        client = placed.scattered.client
+        return _persisting(lambda: client.gather(_parts(placed, fn)), placed.scattered)
 
 
 def _parts(placed: DaskRows, fn: Callable[[Block], Any]) -> list[Any]:
     """Futures of fn(block), each computed where its block is."""
-    client, shelf = placed.shelf.client, placed.shelf
+    scattered = placed.scattered
+    client = scattered.client
     form, numbers = split(fn)
     (model,) = client.scatter([(form, as_numpy(numbers))], broadcast=True, hash=False)
-    targets = shelf.targets(placed.rows)
-    return client.map(_apply, [model] * len(shelf.blocks), shelf.blocks, targets, pure=False)
+    targets = scattered.targets(placed.rows)
+    return client.map(_apply, [model] * len(scattered.blocks), scattered.blocks, targets, pure=False)
 
 
 def _sum(client: Any, parts: list[Any]) -> Any:
@@ -170,15 +187,15 @@ def _sum(client: Any, parts: list[Any]) -> Any:
     return parts[0]
 
 
-def _persisting(work: Callable[[], T], shelf: Shelf) -> T:
-    """work(), repeated with the shelf mended while workers are lost under it."""
+def _persisting(work: Callable[[], T], scattered: ScatteredBlocks) -> T:
+    """work(), repeated with lost blocks sent again while workers are lost under it."""
     from distributed.scheduler import KilledWorker
 
     problem: Exception | None = None
     for attempt in range(ATTEMPTS):
         try:
             if attempt:
-                shelf.mend()
+                scattered.mend()
             return work()
         # Data gone with a worker, connections closed on the way, a task that several workers died of.
         except (CancelledError, OSError, KilledWorker) as error:
@@ -199,7 +216,7 @@ def _apply(model: tuple[Form, tuple[Any, ...]], block: Block, target: tuple[np.n
     form, numbers = model
     with _one_at_a_time:
         _use_own_threads()
-        return as_numpy(form.bind(numbers)(block._replace(y=target[0], dy=target[1])))
+        return as_numpy(form.bind(numbers)(block._replace(y=target[0], spread=target[1])))
 
 
 def _use_own_threads() -> None:

@@ -16,8 +16,8 @@ class LocalEngine:
 
     name = "local"
     backend = None
-    lanes = 1
-    keepers = 1
+    parallel_blocks = 1
+    stores = 1
 
     def place(self, rows: BlockedRows) -> BlockedRows:
         return rows
@@ -29,15 +29,22 @@ class LocalEngine:
         return _added(fn(block, part) for block, part in zip(rows, kept, strict=True))
 
     def map_keep(self, fn: Callable[[Block], tuple[T, Any]], rows: Iterable[Block]) -> tuple[T, list[Any]]:
-        """sum over blocks of fn(block)[0], and fn(block)[1] of each."""
-        kept: list[Any] = []
+        return self.map_sum_rows(fn, rows)
 
-        def first(block: Block) -> T:
-            part, rest = fn(block)
-            kept.append(rest)
+    def map_sum_rows(
+        self, fn: Callable[..., tuple[T, Any]], rows: Iterable[Block], kept: list[Any] | None = None
+    ) -> tuple[T, list[Any]]:
+        """sum over blocks of fn(block)[0], and fn(block)[1] of each."""
+        second: list[Any] = []
+
+        def first(*block: Any) -> T:
+            part, rest = fn(*block)
+            second.append(rest)
             return part
 
-        return _added(first(block) for block in rows), kept
+        if kept is None:
+            return _added(first(block) for block in rows), second
+        return _added(first(block, part) for block, part in zip(rows, kept, strict=True)), second
 
     def map_rows(self, fn: Callable[[Block], T], rows: Iterable[Block]) -> list[T]:
         """[fn(block) for every block], in order."""

@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from widegp.compute.backend import Block
 from widegp.compute.xla import compiler_options
 from widegp.engines.blocks import NO_ROWS, BlockedRows, add_trees
-from widegp.engines.travel import Form, split
+from widegp.engines.functions import Form, split
 
 T = TypeVar("T")
 
@@ -40,24 +40,27 @@ class ShardedRows:
     def n_rows(self) -> int:
         return self.rows.n_rows
 
-    def with_target(self, y: np.ndarray, dy: np.ndarray | None = None) -> ShardedRows:
+    def with_target(self, y: np.ndarray, spread: np.ndarray | None = None) -> ShardedRows:
         """The same rows with another target; without a warp it is always the same one, and sent once."""
-        if not self.latest or dy is not None or not np.array_equal(self.latest[0].rows.y, y):
-            self.latest[:] = [self._sent(y, dy)]
+        rows = self.rows.with_target(y, spread)
+        if not self.latest or not self.latest[0].rows.same_target(rows):
+            self.latest[:] = [self._sent(rows)]
         return self.latest[0]
 
-    def _sent(self, y: np.ndarray, dy: np.ndarray | None) -> ShardedRows:
-        rows = self.rows.with_target(y, dy)
+    def _sent(self, rows: BlockedRows) -> ShardedRows:
         groups = []
         for g, group in enumerate(self.groups):
             first = g * group.y.shape[0]
             targets = [rows.target(k) for k in range(first, min(first + group.y.shape[0], len(rows)))]
             put = [_stacked(parts, self.sharding) for parts in zip(*targets, strict=True)]
-            groups.append(group._replace(y=put[0], dy=put[1]))
+            groups.append(group._replace(y=put[0], spread=put[1]))
         return replace(self, rows=rows, groups=tuple(groups), latest=[])
 
     def restricted(self, rows: np.ndarray) -> BlockedRows:
         return self.rows.restricted(rows)
+
+    def added(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        return self.rows.added(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,20 +84,21 @@ class ShardedEngine:
         return Mesh(np.array(jax.devices() if self.devices is None else list(self.devices)), (AXIS,))
 
     @property
-    def lanes(self) -> int:
+    def parallel_blocks(self) -> int:
         return int(self.mesh.size)
 
     @property
-    def keepers(self) -> int:
-        return self.lanes
+    def stores(self) -> int:
+        return self.parallel_blocks
 
     def place(self, rows: BlockedRows) -> ShardedRows:
         """Copy the blocks to the devices, padded to one shape whatever the backend asks for."""
         rows = replace(rows, pad=True)
         sharding = NamedSharding(self.mesh, PartitionSpec(AXIS))
         groups = []
-        for first in range(0, len(rows), self.lanes):
-            blocks = [rows.block(k) for k in range(first, min(first + self.lanes, len(rows)))]
+        at_once = self.parallel_blocks
+        for first in range(0, len(rows), at_once):
+            blocks = [rows.block(k) for k in range(first, min(first + at_once, len(rows)))]
             put = [_stacked(parts, sharding) for parts in zip(*blocks, strict=True)]
             groups.append(Block(*put))
         return ShardedRows(rows, tuple(groups), sharding)
@@ -112,12 +116,26 @@ class ShardedEngine:
         sums, kept = zip(*self._run(fn, rows, KEPT), strict=True)
         return _added(sums), list(kept)
 
+    def map_sum_rows(
+        self, fn: Callable[..., tuple[T, Any]], rows: ShardedRows | BlockedRows, kept: list[Any] | None = None
+    ) -> tuple[T, list[Any]]:
+        """sum over blocks of fn(block)[0], and fn(block)[1] of each."""
+        placed = rows if isinstance(rows, ShardedRows) else self.place(rows)
+        sums, second = zip(*self._run(fn, placed, KEPT, kept), strict=True)
+        return _added(sums), self._by_block(second, placed)
+
     def map_rows(self, fn: Callable[[Block], T], rows: ShardedRows | BlockedRows) -> list[T]:
         """[fn(block) for every block], in order."""
         placed = rows if isinstance(rows, ShardedRows) else self.place(rows)
-        out: list[T] = []
-        for part in self._run(fn, placed, STACKED):
-            out += [jax.tree_util.tree_map(lambda leaf, k=k: leaf[k], part) for k in range(self.lanes)]
+        return self._by_block(self._run(fn, placed, STACKED), placed)
+
+    def _by_block(self, groups: Sequence[Any], placed: ShardedRows) -> list[Any]:
+        """Results stacked by group, apart again."""
+        out: list[Any] = []
+        for group in groups:
+            out += [
+                jax.tree_util.tree_map(lambda leaf, k=k: leaf[k], group) for k in range(self.parallel_blocks)
+            ]
         return out[: len(placed.rows)]
 
     def _run(

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from widegp.approximations.build import Builder, Dials
+from widegp.approximations.build import Builder
+from widegp.approximations.layout import Dials
 from widegp.compute.backend import choose_backend
 from widegp.identifiability.coordinates import LOG, LOGIT, Coordinates
-from widegp.inference.objective import MapObjective, start_values
+from widegp.inference.objective import MapObjective, Problem, start_values
 from widegp.inference.parameters import ParameterSpace, from_unconstrained, slope, to_unconstrained
 from widegp.inference.priors import Prior, resolve_priors
 from widegp.kernels.base import Kernel
@@ -44,13 +45,12 @@ def map_objective(
     ard = np.ndim(kernel.sigma_u2) > 0
     dials = Dials(approximation, rank, neighbors, "kmeans", "random", None)
     with engine.scope():
-        builder = Builder(rows, dials, engine, seed)
-        likelihood = builder.build(kernel)
+        likelihood = Builder(rows, dials, engine, seed).build(kernel)
     values = start_values(kernel, noise, np.zeros(0), None)
     space = ParameterSpace.of(values, (), log=True)
     chosen = resolve_priors(priors, rows.shape[1], ard)
-    objective = MapObjective(likelihood, kernel, target[builder.order], make_warp("none"), chosen, space)
-    return objective, space.pack(values)
+    problem = Problem(kernel, target, make_warp("none"), chosen)
+    return problem.on(likelihood, space), space.pack(values)
 
 
 def prior_curvature(at: Coordinates, priors: dict[str, Prior]) -> np.ndarray:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import PchipInterpolator
 
-from widegp.inference.objective import MapObjective
-from widegp.inference.optimizers import lbfgs
+from widegp.inference.objective import Answer, MapObjective
+from widegp.inference.optimizers import Task, lbfgs
 from widegp.inference.parameters import from_unconstrained, to_unconstrained
 from widegp.inference.result import Reason
 
@@ -110,13 +110,14 @@ def _minimise(objective: MapObjective, z: np.ndarray, held: int | None, max_iter
     free = np.array([k for k in range(len(z)) if k != held], int)
     whole = np.array(z, float)
 
-    def restricted(part: np.ndarray) -> tuple[float, np.ndarray, str | None]:
+    def restricted(part: np.ndarray) -> Answer:
         whole[free] = part
-        value, gradient, problem = objective(whole)
-        return value, gradient[free], problem
+        answer = objective(whole)
+        return answer._replace(gradient=answer.gradient[free])
 
     bounds = objective.space.bounds()
-    out = lbfgs(restricted, whole[free], [bounds[k] for k in free], objective.approximation.n_rows, max_iter)
+    task = Task(restricted, [bounds[k] for k in free], objective.n_rows, max_iter)
+    out = lbfgs(task, whole[free])
     if out.reason is Reason.FAILED:
         raise ArithmeticError(f"The objective cannot be evaluated where the profile starts: {out.problem}.")
     z = np.array(z, float)

@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 
-from widegp.approximations.build import Builder, Dials
-from widegp.approximations.dense import Dense
+from widegp.approximations.build import Builder
+from widegp.approximations.dense import ARRAYS, Dense
+from widegp.approximations.evaluation import Observed
+from widegp.approximations.layout import Dials
 from widegp.compute.backend import Backend
 from widegp.cost import (
     START_ROWS,
     Calibration,
     Size,
-    anchor_work,
-    dense_work,
     fit_plan,
     fit_seconds,
-    neighbor_work,
 )
+from widegp.inference.fit import Run
 from widegp.inference.objective import Problem
 from widegp.inference.optimizers import lbfgs
 from widegp.inference.parameters import ParameterSpace, Values
@@ -36,8 +36,7 @@ from widegp.warps import candidates, make_warp, profile_start
 Clock = Callable[[], float]
 
 EXACT_ROWS = 2000
-# n x n arrays alive at once in an exact evaluation, and the share of the memory that they may take.
-DENSE_ARRAYS = 6
+# Share of the memory that an exact fit may take.
 MEMORY_SHARE = 0.25
 
 # Rank and neighbours that a budget chooses among.
@@ -66,16 +65,17 @@ def calibrate(
             rows = min(rows, len(X))
             dials = Dials("full-scale", rank, neighbors, "random", "random", None)
             likelihood = Builder(X[:rows], dials, backend, seed).build(kernel)
-            size = Size("full-scale", rows, X.shape[1], rank, neighbors)
-            work.append((1.0, anchor_work(size), neighbor_work(size)))
-            seconds.append(_seconds(partial(likelihood.evaluate, kernel, noise, y[:rows]), clock))
-        small = min(START_ROWS, len(X))
-        exact = Dense(X[:small], backend)
-        dense = _seconds(partial(exact.evaluate, kernel, noise, y[:small]), clock)
+            units = Size("full-scale", rows, X.shape[1], rank, neighbors).work
+            work.append((1.0, units.anchors, units.neighbors))
+            evaluate = partial(likelihood.evaluate, kernel, Observed(y[:rows], noise))
+            seconds.append(_seconds(evaluate, clock))
+        few = Size("exact", min(START_ROWS, len(X)), X.shape[1], 0, 0)
+        exact = Dense(X[: few.n_rows], backend)
+        dense = _seconds(partial(exact.evaluate, kernel, Observed(y[: few.n_rows], noise)), clock)
     points = embed(kernel, X)
     search = _seconds(partial(nearest_earlier, points, min(30, len(X) - 1)), clock) / len(X) ** 2
     rates = _rates(np.array(work), np.array(seconds))
-    return Calibration(*rates, dense / dense_work(small, X.shape[1]), search)
+    return Calibration(*rates, dense / few.work.dense, search)
 
 
 def _seconds(call: Callable[[], Any], clock: Clock) -> float:
@@ -149,13 +149,12 @@ def _dense_fits(n_rows: int) -> bool:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not offered on this system
         return True
-    return DENSE_ARRAYS * 8 * n_rows**2 <= MEMORY_SHARE * memory
+    return ARRAYS * 8 * n_rows**2 <= MEMORY_SHARE * memory
 
 
 def choose_warp(
-    asked: str | None, y: np.ndarray, problem: Problem, builder: Builder, start: Values,
-    scale: dict[str, float],
-) -> tuple[str, np.ndarray]:  # fmt: skip
+    asked: str | None, problem: Problem, builder: Builder, start: Values, scale: dict[str, float], run: Run
+) -> tuple[str, np.ndarray]:
     """The name of the warp and where its parameters begin.
 
     ``"auto"`` fits each family of `candidates` with the kernel on a few rows by the exact likelihood,
@@ -165,6 +164,7 @@ def choose_warp(
         return "none", np.zeros(0)
     if asked != "auto":
         return asked, profile_start(problem.y, asked, **scale)
+    y = scale["offset"] + scale["scale"] * problem.y
     rows = np.random.default_rng(builder.seed).permutation(len(y))[: min(len(y), START_ROWS)]
     likelihood = Dense(builder.X[rows], builder.backend)
     scalar = {k: (np.asarray(v.mean()) if k == "sigma_u2" else v) for k, v in start.items()}
@@ -173,8 +173,8 @@ def choose_warp(
         warp, psi = make_warp(name, **scale), profile_start(problem.y, name, **scale)
         values = scalar | ({"psi": psi} if psi.size else {})
         space = ParameterSpace.of(values, tuple(warp.bounds) if psi.size else ())
-        objective = replace(problem, warp=warp).on(likelihood, rows, space)
-        out = lbfgs(objective, space.pack(values), space.bounds(), len(rows), 20)
+        objective = replace(problem.restricted(rows), warp=warp).on(likelihood, space)
+        out = lbfgs(run.task(objective, 20), space.pack(values))
         if out.value < best[0]:
             best = (out.value, name, space.unpack(out.z).get("psi", np.zeros(0)))
     return best[1], best[2]

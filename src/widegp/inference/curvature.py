@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from widegp.approximations.family import Family
 from widegp.inference.fit import Fitted
 from widegp.inference.objective import MapObjective
 from widegp.inference.parameters import slope
@@ -30,13 +30,13 @@ def describe(fitted: Fitted) -> tuple[dict[str, float], tuple[Direction, ...]]:
         return {}, ()
     names, basis = _directions(fitted)
     here = fitted.optimum.gradient if objective is fitted.objective else None
-    here = objective(z)[1] if here is None else here
+    here = objective(z).gradient if here is None else here
     H = np.empty((len(names), len(names)))
     for j, direction in enumerate(basis):
-        _, there, problem = objective(z + STEP * direction)
-        if problem:
+        there = objective(z + STEP * direction)
+        if there.problem:
             return {}, ()
-        H[j] = basis @ (there - here) / STEP
+        H[j] = basis @ (there.gradient - here) / STEP
     values, vectors = np.linalg.eigh((H + H.T) / 2)
     sds = 1 / np.sqrt(np.maximum(values, 1e-4))
     covariance = (vectors * sds**2) @ vectors.T
@@ -58,11 +58,11 @@ def describe(fitted: Fitted) -> tuple[dict[str, float], tuple[Direction, ...]]:
 
 def _on_few_rows(objective: MapObjective) -> MapObjective:
     """The objective estimated from FEW_ROWS rows where there are many more; its curvature hardly differs."""
-    whole: Any = objective.approximation
-    if whole.n_rows <= 2 * FEW_ROWS or not hasattr(whole, "batch"):
+    whole = objective.likelihood
+    if whole.n_rows <= 2 * FEW_ROWS or not isinstance(whole, Family):
         return objective
     rows = np.random.default_rng(0).choice(whole.n_rows, FEW_ROWS, replace=False)
-    return replace(objective, approximation=whole.batch(np.sort(rows)))
+    return replace(objective, likelihood=whole.batch(np.sort(rows)))
 
 
 def _directions(fitted: Fitted) -> tuple[list[str], np.ndarray]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
-from widegp.approximations.build import NEEDS_ROWS, WITH_NEIGHBORS, Builder
+from widegp.approximations.build import Builder
 from widegp.approximations.dense import Dense
+from widegp.approximations.family import Family
+from widegp.approximations.layout import Layout
 from widegp.cost import (
     START_ROWS,
     Calibration,
@@ -19,8 +21,18 @@ from widegp.cost import (
     fit_plan,
     search_seconds,
 )
-from widegp.inference.objective import MapObjective, Problem, start_values
-from widegp.inference.optimizers import Progress, adam, bfgs, curvature_at, differences, lbfgs
+from widegp.inference.journal import Journal, Journaled
+from widegp.inference.objective import Answer, MapObjective, Problem
+from widegp.inference.optimizers import (
+    Objective,
+    Task,
+    Timed,
+    adam,
+    bfgs,
+    curvature_at,
+    differences,
+    lbfgs,
+)
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.result import Optimum, Reason
 from widegp.kernels.base import Kernel
@@ -52,14 +64,52 @@ class OptimizerSettings:
 
 @dataclass
 class Fitted:
-    """Where the fit ended, the likelihood it ended with, and who is told of what is still done with it."""
+    """Where the fit ended, with which layout and likelihood, and who is told of what is still to do."""
 
     values: Values
     objective: MapObjective
+    layout: Layout
     optimum: Optimum
     rounds: int
     seconds: dict[str, float] = field(default_factory=dict)
     watch: Watch = field(default_factory=Watch)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What every stage of a fit shares: settings, the reading of the clock at which it must end, who is told
+    of it, and where its evaluations are written down.
+    """
+
+    settings: OptimizerSettings
+    watch: Watch = field(default_factory=Watch)
+    deadline: float | None = None
+    journal: Journal | None = None
+
+    def journaled(self, objective: MapObjective) -> Objective:
+        """The objective, answered from the journal where it can be."""
+        return objective if self.journal is None else Journaled(objective, self.journal)
+
+    def task(self, objective: MapObjective, max_iter: int) -> Task:
+        """What an optimiser is given: the objective, of batches if asked for, until the time is up."""
+        wrapped = self.journaled(objective)
+        if self.settings.batch_rows is not None and self.settings.name == "adam":
+            rng = np.random.default_rng(self.settings.seed)
+            wrapped = _Batches(objective, self.settings.batch_rows, rng, self.journaled)
+        if self.deadline is not None:
+            wrapped = Timed(wrapped, self.deadline)
+        following = self.watch.following(objective.space.unpack)
+        return Task(wrapped, objective.space.bounds(), objective.n_rows, max_iter, following)
+
+    def optimise(
+        self, objective: MapObjective, values: Values, max_iter: int, curvature: np.ndarray | None
+    ) -> Optimum:
+        task, z = self.task(objective, max_iter), objective.space.pack(values)
+        if self.settings.name == "lbfgs":
+            return _descend(task, z, curvature)
+        by_name = {"sigma_eps2": self.settings.noise_rate}
+        labels = objective.space.labels()
+        return adam(task, z, np.array([by_name.get(label, self.settings.rate) for label in labels]))
 
 
 def fit_map(
@@ -68,8 +118,9 @@ def fit_map(
     start: Values,
     settings: OptimizerSettings,
     report: Report | None = None,
+    journal: Journal | None = None,
 ) -> Fitted:
-    """Minimise eq. (map_loss_body) from ``start``; the targets are in the order of the table.
+    """Minimise eq. (map_loss_body) from ``start``.
 
     ``report`` is told of each stage as it begins, with iteration 0, and of each iteration. The posterior,
     which the caller makes next, begins where this ends.
@@ -79,29 +130,30 @@ def fit_map(
     explores = settings.explore and not adam_steps
     watch = Watch(report, fit_plan(size, Calibration(), explores, settings.max_iter, adam_steps))
     deadline = None if settings.seconds is None else clock + settings.seconds
+    run = Run(settings, watch, deadline, journal)
     psi_bounds = tuple(problem.warp.bounds) if "psi" in start else ()
     space = ParameterSpace.of(start, psi_bounds, log=settings.name == "lbfgs")
     seconds: dict[str, float] = {}
     starts, curvature = [start], None
     if explores:
         watch.begin("start", start)
-        starts.append(explore(builder, problem, start, space, deadline, watch))
+        starts.append(explore(run, builder, problem, start, space))
         seconds["start"] = time.perf_counter() - clock
-        coarse, curvature = _coarse(builder, problem, starts[-1], space, settings, deadline, watch, seconds)
+        coarse, curvature = _coarse(run, builder, problem, starts[-1], space, seconds)
         starts += coarse
     watch.begin("whole", starts[-1])
-    fitted = _rounds(builder, problem, starts.pop(), space, settings, deadline, watch, curvature)
+    fitted = _rounds(run, builder, problem, starts.pop(), space, curvature)
     while fitted.optimum.reason is Reason.FAILED and starts:
-        # What a part of the rows allows may be too ill-conditioned for all of them; earlier starts are tamer.
-        fitted = _rounds(builder, problem, starts.pop(), space, settings, deadline, watch)
+        # What a part of the rows allows may be ill-conditioned for all of them; earlier starts are less so.
+        fitted = _rounds(run, builder, problem, starts.pop(), space)
     watch.begin("posterior", fitted.values)
     fitted.seconds, fitted.watch = {**seconds, **fitted.seconds}, watch
     return fitted
 
 
 def _coarse(
-    builder: Builder, problem: Problem, start: Values, space: ParameterSpace, settings: OptimizerSettings,
-    deadline: float | None, watch: Watch, seconds: dict[str, float],
+    run: Run, builder: Builder, problem: Problem, start: Values, space: ParameterSpace,
+    seconds: dict[str, float],
 ) -> tuple[list[Values], np.ndarray | None]:  # fmt: skip
     """Estimates from ever larger parts of the table, and how the loss of the last one curves, per row.
 
@@ -115,9 +167,9 @@ def _coarse(
     for rows, after in zip(coarse_rows(builder), sizes[1:], strict=True):
         tick = time.perf_counter()
         part, task = builder.subset(rows), problem.restricted(rows)
-        limit = None if deadline is None else deadline - reserve
-        watch.begin("coarse", values, len(rows))
-        fitted = _rounds(part, task, values, small, settings, limit, watch, curvature)
+        within = replace(run, deadline=None if run.deadline is None else run.deadline - reserve)
+        run.watch.begin("coarse", values, len(rows))
+        fitted = _rounds(within, part, task, values, small, curvature)
         if fitted.optimum.reason is not Reason.FAILED:
             values, curvature = fitted.values, _curvature(fitted, after, whole.n_rows)
             found.append(_spread(values, start))
@@ -134,7 +186,7 @@ def _curvature(fitted: Fitted, rows: int, whole: int) -> np.ndarray | None:
     is, steps along directions that the prior decides would be too short, and many.
     """
     optimum, objective = fitted.optimum, fitted.objective
-    n_rows, z = objective.approximation.n_rows, optimum.z
+    n_rows, z = objective.n_rows, optimum.z
     H = optimum.curvature
     if optimum.gradient is not None and (H is None or n_rows * z.size <= 2 * whole):
         H = curvature_at(objective, z, optimum.gradient, n_rows)
@@ -166,7 +218,9 @@ def _least_seconds(coarse: Fitted, part: Size, whole: Size) -> float:
     """
     typical = Calibration()
     by_rows = evaluation_seconds(whole, typical) / evaluation_seconds(part, typical)
-    by_pairs = search_seconds(whole, typical) / search_seconds(part, typical) if whole.m else by_rows
+    by_pairs = by_rows
+    if whole.approximation.neighbors:
+        by_pairs = search_seconds(whole, typical) / search_seconds(part, typical)
     evaluation = coarse.seconds["optimise"] / max(coarse.optimum.n_evaluations, 1)
     return by_pairs * coarse.seconds["search"] + 4 * by_rows * evaluation
 
@@ -178,7 +232,7 @@ def coarse_rows(builder: Builder) -> list[np.ndarray]:
     evaluation and leaves a handful of evaluations for the whole table.
     """
     n = len(builder.X)
-    if builder.dials.name in NEEDS_ROWS or builder.dials.name == "exact":
+    if not builder.approximation.coarse:
         return []
     order = np.random.default_rng(builder.seed + 1).permutation(n)
     # Where every block is padded to the same shape, less than a quarter of one takes no less time.
@@ -187,122 +241,107 @@ def coarse_rows(builder: Builder) -> list[np.ndarray]:
 
 
 def _rounds(
-    builder: Builder, problem: Problem, values: Values, space: ParameterSpace, settings: OptimizerSettings,
-    deadline: float | None, watch: Watch, curvature: np.ndarray | None = None,
+    run: Run, builder: Builder, problem: Problem, values: Values, space: ParameterSpace,
+    curvature: np.ndarray | None = None,
 ) -> Fitted:  # fmt: skip
     """Optimise, find neighbours and anchors again where the metric has moved, optimise on."""
-    done, rounds, evaluations = 0, 0, 0
+    done, rounds, evaluations, metric = 0, 0, 0, None
     path: list[float] = []
     seconds = {"search": 0.0, "optimise": 0.0}
     while True:
         rounds += 1
         tick = time.perf_counter()
-        objective = problem.on(builder.build(problem.kernel_at(values)), builder.order, space)
+        layout = builder.layout(problem.kernel_at(values), metric)
+        objective = problem.on(builder.likelihood(layout), space)
         if rounds == 1:
-            objective = _with_better_anchors(builder, objective, values)
+            objective, layout = _with_better_anchors(run, builder, objective, layout, values)
+            metric = layout.metric
         seconds["search"] += time.perf_counter() - tick
-        limit = settings.max_iter - done
-        if rounds == 1 and _refreshes(builder, values) and settings.name == "lbfgs":
+        limit = run.settings.max_iter - done
+        if rounds == 1 and _refreshes(builder, values) and run.settings.name == "lbfgs":
             limit = min(limit, FIRST_ROUND_ITERATIONS)
         tick = time.perf_counter()
-        optimum = _optimise(objective, values, limit, settings, deadline, watch, curvature)
+        optimum = run.optimise(objective, values, limit, curvature)
         curvature = optimum.curvature
         seconds["optimise"] += time.perf_counter() - tick
         values = space.unpack(optimum.z)
         done += optimum.n_iter
         path += optimum.path
         evaluations += optimum.n_evaluations
-        if not _another_round(builder, objective.at(values), optimum, rounds, done, settings):
+        ended = rounds >= ROUNDS or done >= run.settings.max_iter or run.settings.name != "lbfgs"
+        if ended or not _stale(builder, layout, problem.kernel_at(values), optimum):
             break
     whole = replace(optimum, path=tuple(path), n_evaluations=evaluations)
-    return Fitted(values, objective, whole, rounds, seconds)
+    return Fitted(values, objective, layout, whole, rounds, seconds)
 
 
-def _with_better_anchors(builder: Builder, objective: MapObjective, values: Values) -> MapObjective:
+def _with_better_anchors(
+    run: Run, builder: Builder, objective: MapObjective, layout: Layout, values: Values
+) -> tuple[MapObjective, Layout]:
     """The anchors, of those spread in either metric, under which the targets are likelier at ``values``."""
-    metric, Z = builder.metric, builder.Z
-    other = builder.in_other_metric(objective.approximation, objective.at(values))  # type: ignore[arg-type]
+    other = builder.with_other_anchors(layout, objective.problem.kernel_at(values))
     if other is None:
-        return objective
-    z, changed = objective.space.pack(values), replace(objective, approximation=other)
-    if changed(z)[0] < objective(z)[0]:
-        return changed
-    builder.metric, builder.Z = metric, Z
-    return objective
+        return objective, layout
+    z, changed = objective.space.pack(values), replace(objective, likelihood=builder.likelihood(other))
+    if run.journaled(changed)(z).value < run.journaled(objective)(z).value:
+        return changed, other
+    return objective, layout
 
 
 def _refreshes(builder: Builder, values: Values) -> bool:
-    return builder.dials.name in WITH_NEIGHBORS and values["sigma_u2"].ndim > 0
+    """Whether the metric moves while variances by input are fitted, so that a first round should be short."""
+    return builder.approximation.neighbors and values["sigma_u2"].ndim > 0
 
 
-def _another_round(
-    builder: Builder, kernel: Kernel, optimum: Optimum, rounds: int, done: int, settings: OptimizerSettings
-) -> bool:
-    """Continue while the metric has moved away from the neighbours, or the first round was cut short."""
-    if settings.name != "lbfgs" or rounds >= ROUNDS or done >= settings.max_iter:
-        return False
+def _stale(builder: Builder, layout: Layout, kernel: Kernel, optimum: Optimum) -> bool:
+    """Whether the metric has moved away from the neighbours, or the round was cut short."""
     if optimum.reason in (Reason.BUDGET, Reason.FAILED, Reason.FIXED):
         return False
-    return optimum.reason is Reason.MAX_ITER or builder.changed(kernel) > STALE
+    return optimum.reason is Reason.MAX_ITER or builder.changed(layout, kernel) > STALE
 
 
-def _optimise(
-    objective: MapObjective, values: Values, limit: int, settings: OptimizerSettings,
-    deadline: float | None, watch: Watch, curvature: np.ndarray | None,
-) -> Optimum:  # fmt: skip
-    space = objective.space
-    n_rows = objective.approximation.n_rows
-    progress = watch.following(space.unpack)
-    z, bounds = space.pack(values), space.bounds()
-    if settings.name == "lbfgs":
-        return _descend(objective, z, bounds, n_rows, limit, deadline, progress, curvature)
-    rates = np.array([settings.noise_rate if n == "sigma_eps2" else settings.rate for n in space.labels()])
-    if settings.batch_rows is not None:
-        objective = _on_batches(objective, settings.batch_rows, settings.seed)
-    return adam(objective, z, bounds, n_rows, limit, rates, deadline, progress)
-
-
-def _descend(
-    objective: MapObjective, z: np.ndarray, bounds: list[tuple[float, float]], n_rows: int, limit: int,
-    deadline: float | None, progress: Progress | None, curvature: np.ndarray | None,
-) -> Optimum:  # fmt: skip
+def _descend(task: Task, z: np.ndarray, curvature: np.ndarray | None) -> Optimum:
     """BFGS from ``curvature``; where there is none, from that of the point to which L-BFGS has come.
 
     L-BFGS finds the valley and then takes long to follow it, for it must learn how the loss curves. As many
     evaluations as there are parameters tell that, where the parameters are few.
     """
     if curvature is not None:
-        return bfgs(objective, z, bounds, n_rows, limit, curvature, deadline, progress)
-    few = z.size <= FEW_PARAMETERS
-    first = lbfgs(objective, z, bounds, n_rows, min(limit, VALLEY) if few else limit, deadline, progress)
+        return bfgs(task, z, curvature)
+    few, limit = z.size <= FEW_PARAMETERS, task.max_iter
+    first = lbfgs(replace(task, max_iter=min(limit, VALLEY)) if few else task, z)
     if not few or limit <= VALLEY or first.reason is not Reason.MAX_ITER or first.gradient is None:
         return first
-    rest, H = limit - first.n_iter, curvature_at(objective, first.z, first.gradient, n_rows, deadline)
-    if deadline is not None and time.perf_counter() > deadline:
+    rest = replace(task, max_iter=limit - first.n_iter)
+    H = curvature_at(task.objective, first.z, first.gradient, task.n_rows)
+    second = lbfgs(rest, first.z) if H is None else bfgs(rest, first.z, H)
+    if second.n_evaluations == 0:
         return replace(first, reason=Reason.BUDGET)
-    if H is None:
-        return lbfgs(objective, first.z, bounds, n_rows, rest, deadline, progress).after(first)
-    return bfgs(objective, first.z, bounds, n_rows, rest, H, deadline, progress).after(first, z.size)
+    return second.after(first, 0 if H is None else z.size)
 
 
-def _on_batches(objective: MapObjective, size: int, seed: int) -> Any:
+@dataclass
+class _Batches:
     """The objective estimated at every call from another ``size`` random rows."""
-    whole: Any = objective.approximation
-    if not hasattr(whole, "batch"):
-        raise ValueError("batch_rows needs anchors or neighbours; this approximation uses all rows at once.")
-    rng = np.random.default_rng(seed)
 
-    def estimate(z: np.ndarray) -> tuple[float, np.ndarray, str | None]:
-        rows = rng.choice(whole.n_rows, min(size, whole.n_rows), replace=False)
-        return replace(objective, approximation=whole.batch(np.sort(rows)))(z)
+    whole: MapObjective
+    size: int
+    rng: np.random.Generator
+    journaled: Callable[[MapObjective], Objective]
 
-    return estimate
+    def __call__(self, z: np.ndarray) -> Answer:
+        likelihood = self.whole.likelihood
+        if not isinstance(likelihood, Family):
+            raise ValueError(
+                "batch_rows needs anchors or neighbours; this approximation uses all rows at once."
+            )
+        n = likelihood.n_rows
+        rows = np.sort(self.rng.choice(n, min(self.size, n), replace=False))
+        # The rows are drawn whether or not the journal knows the answer: a fit gone on with draws the same.
+        return self.journaled(replace(self.whole, likelihood=likelihood.batch(rows)))(z)
 
 
-def explore(
-    builder: Builder, problem: Problem, start: Values, space: ParameterSpace, deadline: float | None,
-    watch: Watch,
-) -> Values:  # fmt: skip
+def explore(run: Run, builder: Builder, problem: Problem, start: Values, space: ParameterSpace) -> Values:
     """The best of several short fits on few rows with the exact likelihood.
 
     From one start a fit can collapse to the mean predictor, with all variance put down to noise. The
@@ -312,7 +351,7 @@ def explore(
     rows = np.random.default_rng(builder.seed).permutation(n)[: min(n, START_ROWS)]
     scalar = _isotropic(start)
     small = ParameterSpace.of(scalar, space.psi_bounds)
-    objective = problem.on(Dense(builder.X[rows], builder.backend), rows, small)
+    objective = problem.restricted(rows).on(Dense(builder.X[rows], builder.backend), small)
     best: Optimum | None = None
     for factor, noise in ((1.0, 1.0), (8.0, 0.25), (0.1, 4.0)):
         trial = {
@@ -320,13 +359,9 @@ def explore(
             "sigma_u2": scalar["sigma_u2"] * factor,
             "sigma_eps2": scalar["sigma_eps2"] * noise,
         }
-        progress = watch.following(small.unpack)
-        out = lbfgs(objective, small.pack(trial), small.bounds(), len(rows), 25, deadline, progress)
+        out = lbfgs(run.task(objective, 25), small.pack(trial))
         if np.isfinite(out.value) and (best is None or out.value < best.value):
             best = out
     if best is None:
         return start
     return _spread(small.unpack(best.z), start)
-
-
-__all__ = ["Fitted", "OptimizerSettings", "explore", "fit_map", "start_values"]

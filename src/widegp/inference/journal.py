@@ -26,7 +26,9 @@ from typing import Any
 
 import numpy as np
 
-# Seconds between two requests that the disk really hold what was written: a power cut loses no more.
+from widegp.inference.objective import Answer, MapObjective
+
+# The file is forced from the system's memory to the disk this often, in seconds: a power cut loses no more.
 SYNC_SECONDS = 5.0
 
 
@@ -68,17 +70,17 @@ class Journal:
                 file.truncate(length)
         return cls(path, entries[1:], max((e.get("seconds", 0.0) for e in entries), default=0.0))
 
-    def answer(self, z: np.ndarray, evaluate: Callable[[np.ndarray], tuple]) -> tuple:
-        """(value, gradient, jitter, problem) at z (p,), remembered or evaluated."""
+    def answer(self, z: np.ndarray, objective: Callable[[np.ndarray], Answer]) -> Answer:
+        """The objective at z (p,), remembered or evaluated."""
         entry = self._remembered(lambda e: "z" in e and e["z"] == z.tolist())
         if entry is None:
-            value, gradient, jitter, problem = evaluate(z)
+            value, gradient, jitter, problem = objective(z)
             entry = {
                 "z": z.tolist(), "value": float(value), "gradient": np.asarray(gradient).tolist(),
                 "jitter": float(jitter), "problem": problem, "seconds": self.seconds(),
             }  # fmt: skip
             self._write(entry)
-        return entry["value"], np.array(entry["gradient"], float), entry["jitter"], entry["problem"]
+        return Answer(entry["value"], np.array(entry["gradient"], float), entry["jitter"], entry["problem"])
 
     def choice(self, name: str, choose: Callable[[], Any]) -> Any:
         """The JSON value that ``choose`` gave the first time it was asked for under this name."""
@@ -115,6 +117,21 @@ class Journal:
                 self._synced = time.perf_counter()
         self.entries.append(entry)
         self._next = len(self.entries)
+
+
+@dataclass(frozen=True)
+class Journaled:
+    """A MAP objective whose answers are written down, and read where they were written before."""
+
+    objective: MapObjective
+    journal: Journal
+
+    def __call__(self, z: np.ndarray) -> Answer:
+        answer = self.journal.answer(z, self.objective)
+        if answer.problem is None:
+            # An answer from the journal must leave the likelihood as the evaluation left it.
+            self.objective.likelihood.settle(answer.jitter)
+        return answer
 
 
 def fingerprint(settings: dict[str, Any], *arrays: np.ndarray) -> str:

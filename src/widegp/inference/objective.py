@@ -3,98 +3,95 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from widegp.approximations.evaluation import Approximation
-from widegp.inference.journal import Journal
+from widegp.approximations.evaluation import Likelihood, Observed
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.priors import Prior, penalty
 from widegp.kernels.base import Kernel
-from widegp.warps import Warp, standardised
+from widegp.warps import Terms, Warp, standardised
 
 
-@dataclass
-class MapObjective:
-    """L(theta) = -log p(y | X, theta) - log p(theta), theta = (kernel, sigma_eps2, psi).
+class Answer(NamedTuple):
+    """L, dL/dz (p,), the jitter that was added, and what went wrong, if anything did."""
 
-    y (n,) is the standardised target in the approximation's own order of rows. With a warp the
-    likelihood is that of z = g(y; psi) times the Jacobian dz/dy, so warps can be compared.
-    """
-
-    approximation: Approximation
-    kernel: Kernel
-    y: np.ndarray
-    warp: Warp
-    priors: dict[str, Prior]
-    space: ParameterSpace
+    value: float
+    gradient: np.ndarray
     jitter: float = 0.0
-    journal: Journal | None = None
-
-    def __call__(self, z: np.ndarray) -> tuple[float, np.ndarray, str | None]:
-        """L, dL/dz (p,) and what went wrong, if anything did."""
-        journal = self.journal
-        answer = self._evaluate(z) if journal is None else journal.answer(z, self._evaluate)
-        value, gradient, jitter, problem = answer
-        self.jitter = max(self.jitter, jitter)
-        likelihood: Any = self.approximation
-        if problem is None and hasattr(likelihood, "settle"):
-            # An answer from the journal must leave the likelihood as the evaluation left it.
-            likelihood.settle(jitter)
-        return value, gradient, problem
-
-    def _evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray, float, str | None]:
-        values = self.space.unpack(z)
-        target, dy, log_jacobian, d_log_jacobian = self.target(values)
-        out = self.approximation.evaluate(self.at(values), float(values["sigma_eps2"]), target, dy)
-        if out.problem is not None:
-            return np.inf, np.zeros_like(z), 0.0, out.problem
-        prior, prior_slopes = penalty(self.priors, values)
-        gradient = {name: out.gradient[name] + prior_slopes[name] for name in values}
-        if "psi" in gradient:
-            gradient["psi"] = gradient["psi"] - d_log_jacobian
-        return out.value - log_jacobian + prior, self.space.pull_back(z, gradient), out.jitter, None
-
-    def prior_gradient(self, z: np.ndarray) -> np.ndarray:
-        """-d log p(theta) / dz (p,): the share of the gradient that does not grow with the rows."""
-        return self.space.pull_back(z, penalty(self.priors, self.space.unpack(z))[1])
-
-    def at(self, values: Values) -> Kernel:
-        """The kernel with the given parameters."""
-        return with_values(self.kernel, values)
-
-    def target(self, values: Values) -> tuple[np.ndarray, np.ndarray | None, float, np.ndarray]:
-        """Warped target (n,), its derivatives by psi (n, k), sum log dz/dy and its derivatives (k,)."""
-        psi = values.get("psi", np.zeros(0))
-        terms, _, _ = standardised(self.warp, self.y, psi)
-        dy = terms.d_value if psi.size else None
-        return terms.value, dy, float(terms.log_jacobian.sum()), terms.d_log_jacobian.sum(0)
+    problem: str | None = None
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is estimated from which targets y (n,): all of the MAP loss but the likelihood of the rows."""
+    """What is estimated from which targets: all of the MAP loss but the likelihood of the rows.
+
+    y (n,) is the standardised target. spread (n,) are the noise variances of the rows in units of sigma_eps2,
+    or None where all are alike.
+    """
 
     kernel: Kernel
     y: np.ndarray
     warp: Warp
     priors: dict[str, Prior]
-    journal: Journal | None = None
+    spread: np.ndarray | None = None
 
-    def on(self, approximation: Approximation, rows: np.ndarray, space: ParameterSpace) -> MapObjective:
-        """The loss of the targets of these rows, in the order in which the approximation holds them."""
-        return MapObjective(
-            approximation, self.kernel, self.y[rows], self.warp, self.priors, space, journal=self.journal
-        )
+    def on(self, likelihood: Likelihood, space: ParameterSpace) -> MapObjective:
+        """The loss under a likelihood of the same rows."""
+        return MapObjective(likelihood, self, space)
 
     def restricted(self, rows: np.ndarray) -> Problem:
         """The same problem on a part of the table."""
-        return replace(self, y=self.y[rows])
+        return replace(self, y=self.y[rows], spread=None if self.spread is None else self.spread[rows])
 
     def kernel_at(self, values: Values) -> Kernel:
         """The kernel with the given parameters."""
         return with_values(self.kernel, values)
+
+    def warped(self, values: Values) -> Terms:
+        """z = g(y; psi) (n,), its derivatives by psi (n, k), and log dz/dy."""
+        return standardised(self.warp, self.y, values.get("psi", np.zeros(0)))[0]
+
+    def observed(self, values: Values, warped: Terms | None = None) -> Observed:
+        """The warped target with its noise, sigma_eps2 or, where the noise is known, 1 times the spread."""
+        terms = self.warped(values) if warped is None else warped
+        return Observed(terms.value, float(values.get("sigma_eps2", 1.0)), self.spread)
+
+
+@dataclass(frozen=True)
+class MapObjective:
+    """L(theta) = -log p(y | X, theta) - log p(theta), theta = (kernel, sigma_eps2, psi).
+
+    With a warp the likelihood is that of z = g(y; psi) times the Jacobian dz/dy, so warps can be compared.
+    """
+
+    likelihood: Likelihood
+    problem: Problem
+    space: ParameterSpace
+
+    @property
+    def n_rows(self) -> int:
+        return self.likelihood.n_rows
+
+    def __call__(self, z: np.ndarray) -> Answer:
+        problem, values = self.problem, self.space.unpack(z)
+        terms, warps = problem.warped(values), "psi" in values
+        observed = problem.observed(values, terms)
+        out = self.likelihood.evaluate(problem.kernel_at(values), observed, by_row=warps)
+        if out.problem is not None:
+            return Answer(np.inf, np.zeros_like(z), 0.0, out.problem)
+        prior, slopes = penalty(problem.priors, values)
+        if warps:
+            assert out.by_row is not None
+            slopes["psi"] = slopes["psi"] + out.by_row.y @ terms.d_value - terms.d_log_jacobian.sum(0)
+        gradient = {name: out.gradient.get(name, 0.0) + slopes[name] for name in values}
+        value = out.value - float(terms.log_jacobian.sum()) + prior
+        return Answer(value, self.space.pull_back(z, gradient), out.jitter)
+
+    def prior_gradient(self, z: np.ndarray) -> np.ndarray:
+        """-d log p(theta) / dz (p,): the share of the gradient that does not grow with the rows."""
+        return self.space.pull_back(z, penalty(self.problem.priors, self.space.unpack(z))[1])
 
 
 def with_values(kernel: Kernel, values: Values) -> Kernel:

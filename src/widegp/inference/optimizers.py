@@ -1,4 +1,9 @@
-"""L-BFGS to convergence, BFGS from a known curvature, and Adam for a fixed number of steps."""
+"""L-BFGS to convergence, BFGS from a known curvature, and Adam for a fixed number of steps.
+
+An optimiser calls an objective, z -> `Answer`, through wrappers that each add one thing: `Journaled` answers
+from a file what was evaluated before, `Timed` ends a fit whose time is up, `Recorded` keeps the path and the
+best point.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import scipy.optimize
 
+from widegp.inference.objective import Answer
 from widegp.inference.result import Optimum, Reason
 
-Objective = Callable[[np.ndarray], tuple[float, np.ndarray, str | None]]
+Objective = Callable[[np.ndarray], Answer]
 Progress = Callable[[int, float, np.ndarray], None]
 
 # Relative change of the objective per row, and gradient per row, at which L-BFGS stops.
@@ -21,40 +27,74 @@ GTOL = 1e-5
 # within a seventh of a posterior standard deviation of the optimum.
 GAIN = 1e-2
 # Step of the differences that make a Hessian; the smallest curvature, as a share of the largest, that is
-# taken at its word; and the longest step, a factor of e in a variance.
+# used as it is; and the longest step, a factor of e in a variance.
 STEP = 1e-3
 FLATTEST = 1e-6
 LONGEST = 1.0
 
 
-class _OutOfTime(Exception):
-    pass
+class OutOfTime(Exception):
+    """The deadline of a fit has passed."""
 
 
 @dataclass
-class _Recorded:
-    """The objective with its path, its best point, and failures turned into high finite walls."""
+class Timed:
+    """An objective that raises `OutOfTime` after ``deadline``, a reading of ``time.perf_counter``.
+
+    The first evaluation is always made: a fit without any would have nothing to show.
+    """
 
     objective: Objective
+    deadline: float
+    evaluated: bool = False
+
+    def __call__(self, z: np.ndarray) -> Answer:
+        if self.evaluated and time.perf_counter() > self.deadline:
+            raise OutOfTime
+        self.evaluated = True
+        return self.objective(z)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What an optimiser is to minimise: an objective of z within bounds, the sum over ``n_rows`` rows.
+
+    max_iter : iterations, or steps of Adam, at most.
+    on_iteration : called with the iteration, the objective and z after each.
+    """
+
+    objective: Objective
+    bounds: list[tuple[float, float]]
     n_rows: int
-    deadline: float | None
+    max_iter: int
     on_iteration: Progress | None = None
+
+
+@dataclass
+class Recorded:
+    """The objective per row with its path, its best point, and failures turned into high finite walls."""
+
+    task: Task
     path: list[float] = field(default_factory=list)
     evaluations: int = 0
     best_value: float = np.inf
     best_z: np.ndarray | None = None
     last_gradient: np.ndarray | None = None
     problem: str | None = None
+    jitter: float = 0.0
+
+    @property
+    def n_rows(self) -> int:
+        return self.task.n_rows
 
     def __call__(self, z: np.ndarray) -> tuple[float, np.ndarray]:
-        if self.deadline is not None and self.best_z is not None and time.perf_counter() > self.deadline:
-            raise _OutOfTime
-        value, gradient, problem = self.objective(z)
+        value, gradient, jitter, problem = self.task.objective(z)
         self.evaluations += 1
         if problem is not None or not np.isfinite(value) or not np.all(np.isfinite(gradient)):
             self.problem = problem or "the gradient is not finite"
             wall = abs(self.best_value) if np.isfinite(self.best_value) else 0.0
             return (1e3 * self.n_rows + 10 * wall) / self.n_rows, np.zeros_like(z)
+        self.jitter = max(self.jitter, jitter)
         if value < self.best_value:
             self.best_value, self.best_z, self.last_gradient = value, z.copy(), gradient
         if not self.path:
@@ -63,38 +103,33 @@ class _Recorded:
 
     def iterated(self, intermediate_result: scipy.optimize.OptimizeResult) -> None:
         self.path.append(self.best_value)
-        if self.on_iteration:
-            self.on_iteration(len(self.path) - 1, self.best_value, intermediate_result.x)
+        if self.task.on_iteration:
+            self.task.on_iteration(len(self.path) - 1, self.best_value, intermediate_result.x)
 
     def optimum(self, reason: Reason, start: np.ndarray) -> Optimum:
         z = start if self.best_z is None else self.best_z
         if self.best_z is None:
             reason = Reason.FAILED
         return Optimum(
-            z, self.best_value, reason, tuple(self.path), self.evaluations, self.problem, self.last_gradient
-        )
+            z, self.best_value, reason, tuple(self.path), self.evaluations, self.problem, self.last_gradient,
+            jitter=self.jitter,
+        )  # fmt: skip
 
 
-def lbfgs(
-    objective: Objective,
-    z: np.ndarray,
-    bounds: list[tuple[float, float]],
-    n_rows: int,
-    max_iter: int,
-    deadline: float | None = None,
-    on_iteration: Progress | None = None,
-) -> Optimum:
+def lbfgs(task: Task, z: np.ndarray) -> Optimum:
     """SciPy's L-BFGS-B on the objective per row; the best point seen is the one returned."""
-    recorded = _Recorded(objective, n_rows, deadline, on_iteration)
-    if z.size == 0 or max_iter == 0:
+    recorded = Recorded(task)
+    if z.size == 0 or task.max_iter == 0:
         recorded(z)
         return recorded.optimum(Reason.FIXED if z.size == 0 else Reason.MAX_ITER, z)
+    most = task.max_iter
+    options = {"maxiter": most, "maxfun": 20 * most, "ftol": FTOL, "gtol": GTOL, "maxls": 30}
     try:
         out = scipy.optimize.minimize(
-            recorded, z, jac=True, method="L-BFGS-B", bounds=bounds, callback=recorded.iterated,
-            options={"maxiter": max_iter, "maxfun": 20 * max_iter, "ftol": FTOL, "gtol": GTOL, "maxls": 30},
+            recorded, z, jac=True, method="L-BFGS-B", bounds=task.bounds, callback=recorded.iterated,
+            options=options,
         )  # fmt: skip
-    except _OutOfTime:
+    except OutOfTime:
         return recorded.optimum(Reason.BUDGET, z)
     if out.status == 0:
         reason = Reason.CONVERGED
@@ -106,16 +141,7 @@ def lbfgs(
     return recorded.optimum(reason, z)
 
 
-def bfgs(
-    objective: Objective,
-    z: np.ndarray,
-    bounds: list[tuple[float, float]],
-    n_rows: int,
-    max_iter: int,
-    curvature: np.ndarray,
-    deadline: float | None = None,
-    on_iteration: Progress | None = None,
-) -> Optimum:
+def bfgs(task: Task, z: np.ndarray, curvature: np.ndarray) -> Optimum:
     """Projected BFGS from ``curvature`` (p, p), the Hessian per row of a like objective: z <- z - t H^-1 g.
 
     Where a part of the table has said how the loss curves, a few steps on the whole are enough. SciPy's BFGS
@@ -123,19 +149,19 @@ def bfgs(
     decrement g'H^-1 g / 2, what a step promises to gain. An entry at a bound that the gradient pushes it
     against stays there.
     """
-    recorded = _Recorded(objective, n_rows, deadline, on_iteration)
-    low, high = np.array(bounds).T
+    recorded = Recorded(task)
+    low, high = np.array(task.bounds).T
     H = raised(curvature)
     reason = Reason.MAX_ITER
     try:
         value, gradient = recorded(z)
-        for _ in range(max_iter):
+        for _ in range(task.max_iter):
             step = _newton_step(H, gradient, z, low, high)
             slope = float(gradient @ step)
-            if -slope / 2 * n_rows < GAIN:
+            if -slope / 2 * task.n_rows < GAIN:
                 reason = Reason.CONVERGED
                 break
-            moved = _descended(recorded, z, value, step, slope, low, high)
+            moved = _descended(recorded, z, value, step, slope)
             if moved is None:
                 reason = Reason.PRECISION
                 break
@@ -143,7 +169,7 @@ def bfgs(
             H = _updated(H, there - z, new_gradient - gradient)
             z, gradient = there, new_gradient
             recorded.iterated(scipy.optimize.OptimizeResult(x=z, fun=value))
-    except _OutOfTime:
+    except OutOfTime:
         reason = Reason.BUDGET
     return replace(recorded.optimum(reason, z), curvature=H)
 
@@ -160,10 +186,10 @@ def _newton_step(
 
 
 def _descended(
-    recorded: _Recorded, z: np.ndarray, value: float, step: np.ndarray, slope: float,
-    low: np.ndarray, high: np.ndarray,
-) -> tuple[np.ndarray, float, np.ndarray] | None:  # fmt: skip
+    recorded: Recorded, z: np.ndarray, value: float, step: np.ndarray, slope: float
+) -> tuple[np.ndarray, float, np.ndarray] | None:
     """A point down the step, cut off at the bounds, with its value and gradient; None if there is none."""
+    low, high = np.array(recorded.task.bounds).T
     length = 1.0
     while -slope * length * recorded.n_rows >= GAIN / 10:
         there = np.clip(z + length * step, low, high)
@@ -190,13 +216,18 @@ def raised(H: np.ndarray) -> np.ndarray:
     return (vectors * np.maximum(values, FLATTEST * values[-1])) @ vectors.T
 
 
-def curvature_at(
-    objective: Objective, z: np.ndarray, gradient: np.ndarray, n_rows: int, deadline: float | None = None
-) -> np.ndarray | None:
+def curvature_at(objective: Objective, z: np.ndarray, gradient: np.ndarray, n_rows: int) -> np.ndarray | None:
     """d^2 L / dz^2 per row (p, p) by differences of the gradient; None where one fails or time is up."""
+
+    def slope(there: np.ndarray) -> np.ndarray:
+        answer = objective(there)
+        if answer.problem is not None or not np.all(np.isfinite(answer.gradient)):
+            raise ArithmeticError(answer.problem or "the gradient is not finite")
+        return answer.gradient
+
     try:
-        H = differences(lambda there: _gradient(objective, there, deadline), z, gradient) / n_rows
-    except ArithmeticError:
+        H = differences(slope, z, gradient) / n_rows
+    except (ArithmeticError, OutOfTime):
         return None
     return H if np.linalg.eigvalsh(H)[-1] > 0 else None
 
@@ -207,25 +238,7 @@ def differences(slope: Callable[[np.ndarray], np.ndarray], z: np.ndarray, here: 
     return (H + H.T) / 2
 
 
-def _gradient(objective: Objective, z: np.ndarray, deadline: float | None) -> np.ndarray:
-    if deadline is not None and time.perf_counter() > deadline:
-        raise ArithmeticError("the time is up")
-    _, gradient, problem = objective(z)
-    if problem is not None or not np.all(np.isfinite(gradient)):
-        raise ArithmeticError(problem or "the gradient is not finite")
-    return gradient
-
-
-def adam(
-    objective: Objective,
-    z: np.ndarray,
-    bounds: list[tuple[float, float]],
-    n_rows: int,
-    steps: int,
-    rates: np.ndarray,
-    deadline: float | None = None,
-    on_iteration: Progress | None = None,
-) -> Optimum:
+def adam(task: Task, z: np.ndarray, rates: np.ndarray) -> Optimum:
     """optax's Adam with one learning rate per entry of z; the last point is the one returned.
 
     Scale by the rates after Adam's own normalisation: a step moves an entry by at most about its rate.
@@ -234,26 +247,26 @@ def adam(
     import jax.numpy as jnp
     import optax
 
-    low, high = np.array(bounds).T
-    recorded = _Recorded(objective, n_rows, deadline)
+    low, high = np.array(task.bounds).T
+    recorded = Recorded(task)
     reason = Reason.MAX_ITER
     with jax.enable_x64(True):
         transform = optax.scale_by_adam()
         state = transform.init(jnp.asarray(z))
-        for step in range(1, steps + 1):
+        for step in range(1, task.max_iter + 1):
             try:
                 value, gradient = recorded(z)
-            except _OutOfTime:
+            except OutOfTime:
                 reason = Reason.BUDGET
                 break
             if step > 1:
-                recorded.path.append(value * n_rows)
+                recorded.path.append(value * task.n_rows)
             update, state = transform.update(jnp.asarray(gradient), state)
             z = np.clip(z - rates * np.asarray(update), low, high)
-            if on_iteration:
-                on_iteration(step, value * n_rows, z)
+            if task.on_iteration:
+                task.on_iteration(step, value * task.n_rows, z)
     failed = recorded.best_z is None
     return Optimum(
         z, recorded.path[-1] if recorded.path else np.inf, Reason.FAILED if failed else reason,
-        tuple(recorded.path), recorded.evaluations, recorded.problem,
+        tuple(recorded.path), recorded.evaluations, recorded.problem, jitter=recorded.jitter,
     )  # fmt: skip

@@ -27,7 +27,8 @@ class Reason(StrEnum):
 class Optimum:
     """Where an optimiser stopped: z (p,), the objective and gradient there, its path, and why.
 
-    ``curvature`` (p, p) is the Hessian per row where the optimiser keeps one.
+    ``curvature`` (p, p) is the Hessian per row where the optimiser keeps one, ``jitter`` the largest share of
+    the mean diagonal that was added to a matrix.
     """
 
     z: np.ndarray
@@ -38,6 +39,7 @@ class Optimum:
     problem: str | None = None
     gradient: np.ndarray | None = None
     curvature: np.ndarray | None = None
+    jitter: float = 0.0
 
     @property
     def n_iter(self) -> int:
@@ -50,6 +52,7 @@ class Optimum:
             path=first.path + self.path[1:],
             n_evaluations=self.n_evaluations + first.n_evaluations + evaluations,
             problem=self.problem or first.problem,
+            jitter=max(self.jitter, first.jitter),
         )
 
 

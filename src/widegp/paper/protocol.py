@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from widegp import metrics
-from widegp.approximations.build import Builder, Dials
+from widegp.approximations.build import Builder
+from widegp.approximations.layout import Dials
 from widegp.compute.backend import choose_backend
 from widegp.data.preprocessing import InputScaler, TargetScaler
 from widegp.inference.fit import OptimizerSettings, fit_map
@@ -109,16 +110,14 @@ def paper_fit(
         start = start_values(kernel, noise_start, np.zeros(0), None)
         fitted = fit_map(builder, problem, start, OptimizerSettings("adam", EPOCHS, explore=False))
         values = {name: float(value) for name, value in fitted.values.items()}
-        likelihood = fitted.objective.approximation
-        posterior: Any = likelihood.posterior(  # type: ignore[attr-defined]
-            fitted.objective.at(fitted.values), values["sigma_eps2"], y
-        )
+        likelihood = fitted.objective.likelihood
+        posterior = likelihood.posterior(problem.kernel_at(fitted.values), problem.observed(fitted.values))
         ready = time.perf_counter()
-        mean, variance = make_predictor(posterior, None, backend.name).predict(inputs.transform(split.X_test))
-    done = time.perf_counter()
+        mean, latent = make_predictor(posterior, None, backend.name).predict(inputs.transform(split.X_test))
+    done, sd = time.perf_counter(), np.sqrt(latent + values["sigma_eps2"])
     return Outcome(
-        values, {"sigma_eps2": target.sd**2}, target.inverse_mean(mean),
-        target.inverse_sd(np.sqrt(variance)), ready - began, done - ready, str(fitted.optimum.reason),
+        values, {"sigma_eps2": target.sd**2}, target.inverse_mean(mean), target.inverse_sd(sd),
+        ready - began, done - ready, str(fitted.optimum.reason),
     )  # fmt: skip
 
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from widegp.compute import native_arc, native_rows
-from widegp.compute.backend import Block, Conditional
+from widegp.compute.backend import Block, Conditional, RowBars
+from widegp.compute.parallel import in_parallel, runs
 from widegp.compute.pool import Pool
-from widegp.compute.shares import in_parallel, runs
 from widegp.kernels.arc import ArcForm
 
 # Factors and inner products of a chunk of rows stay within this, about the size of a last-level cache.
@@ -42,7 +42,7 @@ class RowWork:
         self.points = _scaled(self.arc, block.X)
         self.scales = np.ascontiguousarray(native_arc.scales(self.arc, block.X).T)
         self.features = np.ascontiguousarray(features)
-        self.block, self.noise, self.pool = block, float(noise), pool
+        self.block, self.noise, self.pool = block, float(noise) * block.spread, pool
         self.coefficients = native_arc.coefficients(self.arc)
 
     def chunks(self) -> Iterator[slice]:
@@ -70,8 +70,8 @@ class RowWork:
     def pullback(
         self, rows: slice, made: Given, bars: tuple[np.ndarray, ...], features_bar: np.ndarray,
         sums: np.ndarray, inputs: np.ndarray,
-    ) -> None:  # fmt: skip
-        """Add dF/dfeatures of all rows to features_bar, dF/dkernel to sums (8,) and inputs (I,)."""
+    ) -> np.ndarray:  # fmt: skip
+        """Add dF/dfeatures of all rows to features_bar, dF/dkernel to sums (8,) and inputs (I,); return s."""
         neighbors = self.block.neighbors[rows]
         n, m = neighbors.shape
         rank = self.features.shape[1]
@@ -83,7 +83,7 @@ class RowWork:
             native_rows.condition_pullback(
                 share.start, share.stop, self.points, self.scales, self.features, self.block.y, neighbors,
                 rows.start, sigma_a2, self.coefficients, made.a, made.factors, made.covariances,
-                made.features, *bars, self.by_input, s, v, own, by_x,
+                made.features, *bars, self.noise, self.by_input, s, v, own, by_x,
             )  # fmt: skip
             return own, by_x
 
@@ -97,13 +97,21 @@ class RowWork:
             )
 
         in_parallel(spread, rank, FEW)
+        return s
 
 
-def scatter_y(neighbors: np.ndarray, rows: slice, a: np.ndarray, by_y: np.ndarray, y_bar: np.ndarray) -> None:
-    """y_bar_i += by_y_i,  y_bar_N -= a by_y_i."""
-    y_bar[rows] += by_y
+def add_to_rows(
+    total: RowBars, neighbors: np.ndarray, rows: slice, a: np.ndarray, s: np.ndarray,
+    bars: tuple[np.ndarray, ...], noise: np.ndarray,
+) -> None:  # fmt: skip
+    """y_bar_i += by_y_i,  y_bar_N -= a by_y_i;  noise_bar is the diagonal of dF/dR_MM, times the noise."""
+    _, by_y, by_d = bars
+    total.y[rows] += by_y
+    total.spread[rows] += by_d * noise[rows]
     present = neighbors >= 0
-    np.subtract.at(y_bar, neighbors[present], (a * by_y[:, None])[present])
+    near = neighbors[present]
+    np.subtract.at(total.y, near, (a * by_y[:, None])[present])
+    np.add.at(total.spread, near, (by_d[:, None] * a**2 - s * a)[present] * noise[near])
 
 
 def _scaled(arc: ArcForm, X: np.ndarray) -> np.ndarray:

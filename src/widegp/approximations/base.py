@@ -1,0 +1,92 @@
+"""What an approximation is: which points and rows it conditions on, its likelihood, and what that costs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from widegp.approximations.build import Builder
+    from widegp.approximations.evaluation import Likelihood
+    from widegp.approximations.layout import Layout
+
+# In multiply-adds of a large product: an entry of the kernel with its arc functions; the same in the loops
+# over neighbours, where factors and bookkeeping of small matrices come on top; a number moved there.
+ENTRY, PAIR_ENTRY, MOVED = 100, 300, 20
+
+
+class Work(NamedTuple):
+    """Units of work of one objective with its gradient.
+
+    anchors, neighbors : six multiply-adds, so that anchors take about n r^2 units.
+    dense : 5/3 multiply-adds, so that an exact evaluation takes about n^3 units.
+    """
+
+    anchors: float = 0.0
+    neighbors: float = 0.0
+    dense: float = 0.0
+
+
+class Shape(NamedTuple):
+    """n rows, I inputs, r anchors and m neighbours, as an approximation really has them."""
+
+    n: int
+    i: int
+    r: int
+    m: int
+
+
+@dataclass(frozen=True)
+class Approximation(ABC):
+    """A member of the registry (`widegp.approximations.registry`).
+
+    name : by which users ask for it.    summary : a few words for help texts.
+    anchors : "none", "points" (anywhere), or "rows" (of the table).
+    metrics : in which anchors may be spread by distance, "inputs" or "kernel"; of two the likelier is kept.
+    neighbors : whether rows condition on their nearest earlier rows.
+    coarse : whether parts of a table are fitted before the whole, which needs sums over rows.
+    """
+
+    name: str
+    summary: str
+    anchors: str = "none"
+    metrics: tuple[str, ...] = ("inputs",)
+    neighbors: bool = False
+    coarse: bool = True
+
+    def shape(self, n_rows: int, n_inputs: int, rank: int, neighbors: int) -> Shape:
+        """The sizes under the dials as asked for."""
+        r = 0 if self.anchors == "none" else min(rank, n_rows)
+        return Shape(n_rows, n_inputs, r, min(neighbors, n_rows - 1) if self.neighbors else 0)
+
+    @abstractmethod
+    def likelihood(self, builder: Builder, layout: Layout) -> Likelihood:
+        """-log p(y | X, theta) of the builder's rows under this layout."""
+
+    @abstractmethod
+    def work(self, shape: Shape, keep_bytes: int) -> Work:
+        """Of one evaluation, where features of ``keep_bytes`` stay in memory between its passes."""
+
+    @abstractmethod
+    def numbers(self, shape: Shape, block: int, keep_bytes: int) -> float:
+        """Numbers alive at once in an evaluation over blocks of so many rows, halo included."""
+
+
+def dense_work(n_rows: int, n_inputs: int) -> float:
+    """Units of factor, inverse and kernel matrix of an exact evaluation: 5 n^3/3 + 2 n^2 I, 2 n^2 entries."""
+    return n_rows**3 + 6 * n_rows**2 * (n_inputs + ENTRY) / 5
+
+
+def anchor_work(shape: Shape, by_rank: int, cubic: int, passes: int) -> float:
+    """Units of by_rank n r^2 + cubic r^3 and ``passes`` over n r entries of the kernel."""
+    n, i, r, _ = shape
+    return (n * r * (by_rank * r + passes * (i + ENTRY)) + cubic * r**3) / 6
+
+
+def neighbor_work(shape: Shape) -> float:
+    """Units of n M^2 (2 r + 2 I + M/3), 3 n M^2/2 entries and 4 n M r numbers moved, M = m + 1."""
+    n, i, r, m = shape
+    block = m + 1
+    products = 2 * r + 2 * i + block / 3
+    return n * (block**2 * (products + 1.5 * PAIR_ENTRY) + 4 * MOVED * block * r) / 6
