@@ -141,6 +141,9 @@ def test_arrays_there_and_back():
     again = HeldOut.from_arrays({name: np.array(a) for name, a in h.to_arrays().items()})
     assert again.scores() == h.scores()
     assert isinstance(again.level, float) and again.level == h.level
+    # Files of the first release hold no depth.
+    older = {name: a for name, a in h.to_arrays().items() if name != "depth"}
+    np.testing.assert_array_equal(HeldOut.from_arrays(older).depth, np.abs(2 * h.pit - 1))
     with pytest.raises(ValueError, match="lack crps"):
         HeldOut.from_arrays({name: a for name, a in h.to_arrays().items() if name != "crps"})
 
