@@ -25,10 +25,8 @@ class HeldOut:
     log_density : log p(y_i), Jacobian of the warp included; -inf where the warp excludes y_i, (q,).
     crps : continuous ranked probability score of each row, exact under any warp, (q,).
     train_sd : standard deviation of the training target, the unit of the scaled scores.
-    depth : the level from which on the interval of row i holds y_i, (q,): |2 pit - 1|, or where intervals are
-        calibrated on c rows, the share k / (c + 1) of their scores that are smaller.
-
-    ``lower``, ``upper`` and ``depth`` are those of calibrated intervals where the model has them.
+    calibrated_depth : the level from which on the calibrated interval of row i holds y_i, (q,); None if the
+        model is not calibrated. With it, ``lower`` and ``upper`` are ends of calibrated intervals too.
     """
 
     y: np.ndarray
@@ -41,11 +39,7 @@ class HeldOut:
     level: float
     crps: np.ndarray
     train_sd: float
-    depth: np.ndarray = None  # type: ignore[assignment]  # filled below, also for files that have none
-
-    def __post_init__(self) -> None:
-        if self.depth is None:
-            object.__setattr__(self, "depth", np.abs(2 * self.pit - 1))
+    calibrated_depth: np.ndarray | None = None
 
     @classmethod
     def of(cls, model: WideGPRegressor, X: ArrayLike, y: ArrayLike, level: float = 0.95) -> Self:
@@ -60,11 +54,17 @@ class HeldOut:
         return cls(
             y=y, mean=predictive.mean, sd=predictive.sd, lower=lower, upper=upper, pit=predictive.cdf(y),
             log_density=predictive.log_density(y), level=float(level), crps=predictive.crps(y),
-            train_sd=model.fitted_.target.sd, depth=predictive.depth(y),
+            train_sd=model.fitted_.target.sd,
+            calibrated_depth=None if predictive.calibration is None else predictive.depth(y),
         )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def depth(self) -> np.ndarray:
+        """The level from which on the interval of row i holds y_i, (q,): |2 pit - 1| without calibration."""
+        return np.abs(2 * self.pit - 1) if self.calibrated_depth is None else self.calibrated_depth
 
     @property
     def inside(self) -> np.ndarray:
@@ -103,18 +103,18 @@ class HeldOut:
         if len(self) <= rows:
             return self
         kept = np.sort(np.random.default_rng(seed).choice(len(self), rows, replace=False))
-        columns = {name: values if name in NUMBERS else values[kept] for name, values in vars(self).items()}
+        columns = {name: v if v is None or name in NUMBERS else v[kept] for name, v in vars(self).items()}
         return type(self)(**columns)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """The fields by name, numbers as 0-d arrays."""
-        return {name: np.asarray(value) for name, value in vars(self).items()}
+        """The fields by name, numbers as 0-d arrays; what there is not is left out."""
+        return {name: np.asarray(value) for name, value in vars(self).items() if value is not None}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
         """What ``to_arrays`` described."""
         known = [f.name for f in fields(cls)]
-        missing = [name for name in known if name not in arrays and name != "depth"]
+        missing = [name for name in known if name not in arrays and name != "calibrated_depth"]
         if missing:
             raise ValueError(f"The held-out predictions lack {', '.join(missing)}; predict the rows again.")
         values = {name: np.asarray(arrays[name], float) for name in known if name in arrays}
