@@ -173,14 +173,20 @@ class TestCalibration:
         for name in ("cdf", "log_density", "crps"):
             np.testing.assert_array_equal(getattr(c, name)(y), getattr(p, name)(y))
 
-    @given(y=st.floats(1.0, 12.0), percent=st.integers(1, 98), calibrated=st.booleans())
-    def test_depth_is_the_level_from_which_on_the_interval_holds(self, y, percent, calibrated):
-        p = gaussian(calibration=CALIBRATION if calibrated else None)
-        lower, upper = p.interval(percent / 100)
-        depth = p.depth(y)
+    @given(y=st.floats(1.0, 12.0), percent=st.integers(1, 98))
+    def test_depth_is_the_smallest_level_whose_interval_holds(self, y, percent):
+        lower, upper = gaussian().interval(percent / 100)
+        held, depth = (lower <= y) & (y <= upper), gaussian().depth(y)
         clear = np.abs(depth - percent / 100) > 1e-9
-        held = (lower <= y) & (y <= upper)
-        np.testing.assert_array_equal(held[clear], (depth < percent / 100)[clear])
+        np.testing.assert_array_equal(held[clear], (depth <= percent / 100)[clear])
+
+    @given(z=st.floats(-4, 4), percent=st.integers(1, 99), rows=st.integers(1, 199))
+    def test_depth_is_exact_where_levels_are_shares_of_the_calibration_rows(self, z, percent, rows):
+        calibration = ConformalCalibration.from_standard_scores(np.linspace(0.02, 3, rows))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            held = abs(z) <= calibration.half_width(percent / 100)
+        assert held == (calibration.depth(z) <= percent / 100)
 
     def test_where_too_few_rows_were_held_out_the_interval_is_the_whole_line(self):
         few = ConformalCalibration.from_standard_scores(np.arange(5.0))

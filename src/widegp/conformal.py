@@ -78,8 +78,13 @@ class ConformalCalibration:
         return float(ndtr(-q)), float(ndtr(q))
 
     def depth(self, z: ArrayLike) -> np.ndarray:
-        """k / (c + 1), k the number of scores below |z|: intervals of higher levels hold a target at z."""
-        return np.searchsorted(self.scores, np.abs(np.asarray(z, float)), side="left") / (self.n_rows + 1)
+        """The smallest level whose interval holds a target at normal score z, elementwise.
+
+        With k scores below |z| that is the number next above k / (c + 1): at k / (c + 1) itself the interval
+        ends at the k-th score, short of z.
+        """
+        k = np.searchsorted(self.scores, np.abs(np.asarray(z, float)), side="left")
+        return np.nextafter(k / (self.n_rows + 1), 1.0)
 
     def coverage(self, level: float) -> float:
         """k / (c + 1): what intervals asked for at ``level`` cover on average when scores have no ties."""

@@ -25,8 +25,8 @@ class HeldOut:
     log_density : log p(y_i), Jacobian of the warp included; -inf where the warp excludes y_i, (q,).
     crps : continuous ranked probability score of each row, exact under any warp, (q,).
     train_sd : standard deviation of the training target, the unit of the scaled scores.
-    calibrated_depth : the level from which on the calibrated interval of row i holds y_i, (q,); None if the
-        model is not calibrated. With it, ``lower`` and ``upper`` are ends of calibrated intervals too.
+    calibrated_depth : the smallest level whose calibrated interval holds y_i, (q,); None if the model is not
+        calibrated. With it, ``lower`` and ``upper`` are ends of calibrated intervals too.
     """
 
     y: np.ndarray
@@ -63,7 +63,7 @@ class HeldOut:
 
     @property
     def depth(self) -> np.ndarray:
-        """The level from which on the interval of row i holds y_i, (q,): |2 pit - 1| without calibration."""
+        """The smallest level whose interval holds y_i, (q,): |2 pit - 1| without calibration."""
         return np.abs(2 * self.pit - 1) if self.calibrated_depth is None else self.calibrated_depth
 
     @property

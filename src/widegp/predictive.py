@@ -99,7 +99,7 @@ class Predictive(ABC):
         return self.at_normal_score(-half), self.at_normal_score(half)
 
     def depth(self, y: ArrayLike) -> np.ndarray:
-        """The level from which on `interval` holds y_i, (q,): |2 P(Y_i <= y_i) - 1| without calibration."""
+        """The smallest level whose `interval` holds y_i, (q,): |2 P(Y_i <= y_i) - 1| without calibration."""
         if self.calibration is None:
             return np.abs(2 * self.cdf(y) - 1)
         return self.calibration.depth(self.normal_score(y))
