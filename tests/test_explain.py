@@ -74,15 +74,15 @@ def test_the_band_is_no_narrower_than_the_interval_of_the_average(additive):
     """The posterior covariance of f at the shifted rows, from dense matrices, gives the exact interval."""
     X = sample(25, 4)
     curve = partial_dependence(additive, X, 0, level=0.9)
-    train = additive._inputs.transform(sample(150, 0))
+    train = additive.fitted_.inputs.transform(sample(150, 0))
     K, noise = additive.kernel_, additive.params_["sigma_eps2"]
     precision = np.linalg.inv(K(train) + noise * np.eye(len(train)))
     for g in (0, -1):
         rows = X.copy()
         rows[:, 0] = curve["x"][g]
-        rows = additive._inputs.transform(rows)
+        rows = additive.fitted_.inputs.transform(rows)
         covariance = K(rows) - K(rows, train) @ precision @ K(train, rows)
-        exact = 2 * 1.6448536 * np.sqrt(covariance.mean()) * additive._target.sd
+        exact = 2 * 1.6448536 * np.sqrt(covariance.mean()) * additive.fitted_.target.sd
         width = curve["upper"][g] - curve["lower"][g]
         assert exact < width < 20 * exact
         assert (curve["upper"][g] + curve["lower"][g]) / 2 == pytest.approx(curve["mean"][g], rel=1e-6)
@@ -196,7 +196,7 @@ def test_parts_of_the_kernel_are_moments_of_a_network(rho):
 
 
 def test_balance_adds_up_to_the_prior_variance(additive):
-    rows = additive._inputs.transform(sample(50, 7))
+    rows = additive.fitted_.inputs.transform(sample(50, 7))
     told = balance(additive, rows)
     whole = additive.kernel_.diag(rows).mean() + additive.params_["sigma_eps2"]
     assert sum(told["variance"].values()) == pytest.approx(whole, rel=1e-12)

@@ -141,6 +141,11 @@ def test_arrays_there_and_back():
     again = HeldOut.from_arrays({name: np.array(a) for name, a in h.to_arrays().items()})
     assert again.scores() == h.scores()
     assert isinstance(again.level, float) and again.level == h.level
+    assert "calibrated_depth" not in h.to_arrays() and again.calibrated_depth is None
+    np.testing.assert_array_equal(again.depth, np.abs(2 * h.pit - 1))
+    deep = made_up(calibrated_depth=np.arange(40) / 40)
+    np.testing.assert_array_equal(HeldOut.from_arrays(deep.to_arrays()).depth, deep.depth)
+    assert len(deep.thinned(7).depth) == 7
     with pytest.raises(ValueError, match="lack crps"):
         HeldOut.from_arrays({name: a for name, a in h.to_arrays().items() if name != "crps"})
 

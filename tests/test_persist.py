@@ -68,8 +68,8 @@ def assert_same_model(loaded, model, X=None):
     assert loaded.transform_.to_dict().keys() == model.transform_.to_dict().keys()
     assert set(vars(loaded)) == set(vars(model))
     # Equal bits on every BLAS need equal memory order, which tables this small need not reveal.
-    for name, value in vars(model._posterior).items():
-        assert np.size(value) <= 1 or getattr(loaded._posterior, name).strides == value.strides, name
+    for name, value in vars(model.fitted_.posterior).items():
+        assert np.size(value) <= 1 or getattr(loaded.fitted_.posterior, name).strides == value.strides, name
 
 
 def arrays_in(path):
@@ -128,10 +128,11 @@ class TestRoundTrip:
     def test_a_ready_made_quadrature(self, on_xla, tmp_path):
         # A fit would spend seconds on compiling gradients, which no file holds.
         model = copy.copy(on_xla)
-        model.kernel_ = kernels.exact_tanh.replace(terms=32, sigma_a2=0.5)
-        model._ready(replace(model._posterior, kernel=model.kernel_), None, "xla")
+        kernel = kernels.exact_tanh.replace(terms=32, sigma_a2=0.5)
+        posterior = replace(model.fitted_.posterior, kernel=kernel)
+        model.fitted_ = replace(model.fitted_, kernel=kernel, posterior=posterior, backend="xla")
         loaded = round_trip(model, tmp_path)
-        assert loaded.kernel_ == model.kernel_ == loaded._posterior.kernel
+        assert loaded.kernel_ == model.kernel_ == loaded.fitted_.posterior.kernel
         X, _ = table(7, seed=1)
         assert_same_bits(loaded.predict(X, True), model.predict(X, True))
 
@@ -182,7 +183,7 @@ class TestRoundTrip:
 
     def test_it_predicts_on_the_backend_that_fitted(self, on_xla, tmp_path):
         loaded = round_trip(on_xla, tmp_path)
-        assert type(loaded._predictor.backend) is type(on_xla._predictor.backend)
+        assert type(loaded.fitted_.predictor.backend) is type(on_xla.fitted_.predictor.backend)
         assert_same_model(loaded, on_xla)
 
 
@@ -219,7 +220,7 @@ class TestContents:
     def test_a_python_function_is_refused_and_leaves_no_file(self, tmp_path):
         kernel = kernels.FromActivation(lambda z: jnp.tanh(2 * z), terms=32)
         model = fit(approximation="subset")
-        model.kernel_ = kernel
+        model.fitted_ = replace(model.fitted_, kernel=kernel)
         with pytest.raises(
             ValueError, match="kernel: an activation given as a Python function cannot be saved; fit"
         ):

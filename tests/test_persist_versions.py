@@ -48,7 +48,7 @@ class TestVersionsAndDevices:
         model = fit(approximation=name, backend="native")
         model.save(tmp_path / "model.widegp")
         loaded = persist.load_model(tmp_path / "model.widegp", WideGPRegressor, backend="xla")
-        assert loaded._predictor.backend.name == "xla" != model._predictor.backend.name
+        assert loaded.fitted_.predictor.backend.name == "xla" != model.fitted_.predictor.backend.name
         X, _ = table(7, seed=1)
         for found, expected in zip(loaded.predict(X, True), model.predict(X, True), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-8)

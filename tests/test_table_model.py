@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -142,6 +143,52 @@ class TestFit:
         monkeypatch.setattr("widegp.data.tables.TableSource.read", lambda *_: pytest.fail("rows were read"))
         with pytest.raises(TableError, match="no column 'Y'; did you mean 'y'"):
             TableModel.fit(path, "Y")
+
+
+class TestConformal:
+    """Noise with t tails around a model of far too little noise: only calibration can make intervals hold."""
+
+    WRONG = MappingProxyType(
+        {"approximation": "exact", "start": {"sigma_u2": 0.5, "sigma_eps2": 1e-3}, "max_iter": 0}
+    )
+
+    def table(self, n, seed):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=n)
+        return pa.table({"x": x, "y": np.sin(x) + 0.3 * rng.standard_t(2.5, size=n)})
+
+    def model(self, seed, conformal):
+        return fit(self.table(300, seed), conformal=conformal, test_fraction=0.4, seed=seed, **self.WRONG)
+
+    def test_held_out_and_new_rows_are_covered_as_promised(self):
+        held, new, own = [], [], []
+        for seed in range(12):
+            model, after = self.model(seed, True), self.table(200, 100 + seed)
+            y = after["y"].to_numpy()
+            predicted = model.predict_batch(after, level=0.9)
+            new.append(np.mean((predicted.lower <= y) & (y <= predicted.upper)))
+            held.append(model.held_out.scores()["coverage"])
+            own.append(self.model(seed, False).held_out.scores()["coverage"])
+        # 60 of 180 rows calibrate: coverage ceil(61 level) / 61, with an sd of 0.04 and 0.03 in each table.
+        assert np.mean(new) == pytest.approx(55 / 61, abs=0.035)
+        assert np.mean(held) == pytest.approx(58 / 61, abs=0.03)
+        assert np.mean(own) < 0.85
+
+    def test_the_report_counts_the_calibrated_intervals(self):
+        from widegp.report.summary import summarise
+
+        model = self.model(0, True)
+        told = summarise(model.regressor, model.held_out)["held_out"]
+        (at_level,) = (c for c in told["coverage"] if c["promised"] == model.held_out.level)
+        assert at_level["held"] == told["inside"] == model.held_out.inside.mean()
+
+    def test_the_file_keeps_the_calibrated_intervals(self, tmp_path):
+        model, after = self.model(0, True), self.table(20, 100)
+        model.save(tmp_path / "m.widegp")
+        loaded = TableModel.load(tmp_path / "m.widegp")
+        np.testing.assert_array_equal(loaded.held_out.depth, model.held_out.depth)
+        for found, wanted in zip(loaded.predict_batch(after), model.predict_batch(after), strict=True):
+            np.testing.assert_array_equal(found, wanted)
 
 
 class TestFile:

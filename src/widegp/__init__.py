@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from widegp.estimator import WideGPRegressor, load
     from widegp.inference.priors import Beta, InverseGamma
     from widegp.inference.result import FitResult, Reason
+    from widegp.predictive import Predictive
     from widegp.table_model import TableModel
 
 __version__ = "0.1.0"
@@ -18,6 +19,7 @@ __all__ = [
     "Beta",
     "FitResult",
     "InverseGamma",
+    "Predictive",
     "Reason",
     "TableModel",
     "WideGPRegressor",
@@ -37,6 +39,7 @@ _HOMES = {
     "Beta": "widegp.inference.priors",
     "FitResult": "widegp.inference.result",
     "InverseGamma": "widegp.inference.priors",
+    "Predictive": "widegp.predictive",
     "Reason": "widegp.inference.result",
     "TableModel": "widegp.table_model",
     "WideGPRegressor": "widegp.estimator",

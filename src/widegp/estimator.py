@@ -20,10 +20,10 @@ from widegp.approximations.build import Builder
 from widegp.approximations.layout import Dials
 from widegp.approximations.registry import approximation
 from widegp.compute.backend import Backend, choose_backend
-from widegp.conformal import ConformalCalibration
 from widegp.data.arrays import take
 from widegp.data.preprocessing import TargetScaler
 from widegp.engines.base import backend_for, make_engine
+from widegp.fitted import FittedGP
 from widegp.inference.choose import calibrate, choose_dials, choose_warp
 from widegp.inference.curvature import describe
 from widegp.inference.fit import Fitted, OptimizerSettings, Run, fit_map
@@ -33,14 +33,24 @@ from widegp.inference.priors import resolve_priors
 from widegp.inference.result import FitResult
 from widegp.kernels.base import Kernel
 from widegp.kernels.closed import named
-from widegp.metrics import standard_score
 from widegp.persist import load_model, save_model
-from widegp.prediction import TrainingRows, make_predictor
+from widegp.prediction import TrainingRows
+from widegp.predictive import Predictive
 from widegp.progress import Progress
-from widegp.training_table import checked_rows, training_table
+from widegp.training_table import TrainingTable, checked_rows, training_table
 from widegp.warps import FittedWarp, make_warp
 
 Report = Callable[[str, int, float, dict[str, np.ndarray]], None]
+
+
+def _part(name: str) -> property:
+    """A part of ``fitted_`` as an attribute of the estimator, which is not there before the fit."""
+
+    def get(model: WideGPRegressor) -> Any:
+        check_is_fitted(model, "fitted_")
+        return getattr(model.fitted_, name)
+
+    return property(get)
 
 
 class WideGPRegressor(RegressorMixin, BaseEstimator):
@@ -76,13 +86,16 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     backend : ``"auto"``, ``"native"`` (CPU) or ``"xla"`` (JAX, any device).
     checkpoint : a file in which every evaluation is written down; a fit that was killed and is called again
         with the same table, settings and file goes on from there and ends with the same answer.
-    conformal : hold out a tenth of the rows (99 to 2,000) and calibrate ``predict_interval`` on them: new
-        rows like them are then covered at the level asked for, whatever the model gets wrong.
+    conformal : hold out a tenth of the rows (99 to 2,000; a third of fewer than 297 rows) and calibrate
+        intervals on them: new rows like them are then covered at the level asked for, whatever the model gets
+        wrong. Below 57 rows in all, intervals of level 0.95 are infinite, as ``result_.notes`` then says: of
+        30 rows 10 are held out, and that level needs 19.
     engine : where sums over rows are made: ``"local"``, ``"sharded"`` (all devices that JAX finds; ``"auto"``
         where these are accelerators), ``"dask"`` (the current ``Client``'s cluster), or an engine object.
 
     Attributes
     ----------
+    fitted_ : `FittedGP`, everything that the fit left; the others are parts of it.
     params_ : dict of the estimates by name, on the scale of standardised inputs and target.
     kernel_ : the kernel at the estimates.    anchors_ : (r, I), in the units of X.
     converged_, n_iter_, log_posterior_ : how the fit ended (log posterior density up to a constant).
@@ -91,6 +104,18 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     approximation_ : the approximation used.    transform_ : the fitted target warp.
     calibration_ : `ConformalCalibration`, with ``conformal=True``, else None.
     """
+
+    fitted_: FittedGP
+    params_ = _part("params")
+    kernel_ = _part("kernel")
+    anchors_ = _part("anchors")
+    result_ = _part("result")
+    converged_ = _part("converged")
+    n_iter_ = _part("n_iter")
+    log_posterior_ = _part("log_posterior")
+    approximation_ = _part("approximation")
+    transform_ = _part("warp")
+    calibration_ = _part("calibration")
 
     def __init__(
         self,
@@ -149,6 +174,13 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         self.conformal = conformal
         self.engine = engine
 
+    @property
+    def input_importance_(self) -> np.ndarray:
+        check_is_fitted(self, "fitted_")
+        if self.fitted_.input_importance is None:
+            raise AttributeError("input_importance_ ranks inputs by their sigma_u2; fit with ard=True.")
+        return self.fitted_.input_importance
+
     @classmethod
     def paper_protocol(cls, noise_start: float | None = None, **changes: Any) -> Self:
         """The paper's: inputs in [-0.5, 0.5], 50 Adam steps of 1e-3 from sigma^2 = 1, alpha = w = 1/2.
@@ -178,63 +210,64 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         began = time.perf_counter()
         self._check_settings()
         engine = make_engine(self.engine, self.backend)
-        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        rows, y, self._inputs, held = training_table(self, X, y, self._seed)
-        self._target = TargetScaler.fit(y)
-        target = self._target.transform(y)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        table = training_table(self, X, y, seed)
+        rows, scaler = table.X, TargetScaler.fit(table.y)
+        target = scaler.transform(table.y)
         kernel, start = self._start(rows)
         backend = choose_backend(kernel, backend_for(engine, self.backend))
-        journal = self._journal(rows, y)
-        dials = self._resolved(rows, kernel, backend, journal)
-        builder = Builder(rows, dials, backend, self._seed, engine)
-        scale = {"offset": self._target.mean, "scale": self._target.sd}
+        journal = self._journal(rows, table.y, seed)
+        dials = self._resolved(rows, kernel, backend, journal, seed)
+        builder = Builder(rows, dials, backend, seed, engine)
+        scale = {"offset": scaler.mean, "scale": scaler.sd}
         priors = resolve_priors(self.priors, rows.shape[1], self.ard)
         problem = Problem(kernel, target, make_warp("none", **scale), priors)
         with backend.scope():
-            run = Run(self._settings(0.0), journal=journal)
+            run = Run(self._settings(0.0, seed), journal=journal)
             name, psi = choose_warp(self.target_transform, problem, builder, start, scale, run)
             problem = replace(problem, warp=make_warp(name, **scale))
             start = start | ({"psi": psi} if psi.size else {})
             spent = journal.seconds() if journal else time.perf_counter() - began
             with Progress(self.verbose, progress) as shown:
-                fitted = fit_map(builder, problem, start, self._settings(spent), shown.update, journal)
-            self._store(fitted, builder, name, target, scale)
-        self.calibration_ = None if held is None else self._calibrated(*held)
-        self.result_ = self._result(fitted, builder, time.perf_counter() - began)
-        self.converged_, self.n_iter_ = self.result_.converged, self.result_.n_iter
-        self.log_posterior_ = -fitted.optimum.value
+                fitted = fit_map(builder, problem, start, self._settings(spent, seed), shown.update, journal)
+            warp = FittedWarp.fit(target, name, fitted.values.get("psi", np.zeros(0)), **scale)
+            model = self._model(fitted, builder, warp, table)
+        model = model if table.held is None else model.calibrated_on(*table.held)
+        self.fitted_ = model.lasted(time.perf_counter() - began)
         if not self.converged_ and self.optimizer == "lbfgs":
             warnings.warn(
                 f"The fit has not converged: {self.result_.reason}.", ConvergenceWarning, stacklevel=2
             )
         return self
 
-    def _journal(self, X: np.ndarray, y: np.ndarray) -> Journal | None:
+    def _journal(self, X: np.ndarray, y: np.ndarray, seed: int) -> Journal | None:
         """The journal of this very fit, if evaluations are to be written down."""
         if self.checkpoint is None:
             return None
         apart = {"checkpoint", "verbose", "random_state", "predict_neighbors"}
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in apart}
-        return Journal.open(self.checkpoint, fingerprint(settings | {"seed": self._seed}, X, y))
+        return Journal.open(self.checkpoint, fingerprint(settings | {"seed": seed}, X, y))
 
-    def _resolved(self, rows: np.ndarray, kernel: Kernel, backend: Backend, journal: Journal | None) -> Dials:
+    def _resolved(
+        self, rows: np.ndarray, kernel: Kernel, backend: Backend, journal: Journal | None, seed: int
+    ) -> Dials:
         """The dials, ``"auto"`` resolved; a choice by the clock is made once for all runs of a fit."""
 
         def choose() -> dict[str, Any]:
             return asdict(
                 choose_dials(
                     self._dials(), len(rows), rows.shape[1], self.ard, self.budget,
-                    lambda: calibrate(rows, kernel, backend, self._seed),
+                    lambda: calibrate(rows, kernel, backend, seed),
                 )
             )  # fmt: skip
 
         return Dials(**(journal.choice("dials", choose) if journal else choose()))
 
-    def _settings(self, spent: float) -> OptimizerSettings:
+    def _settings(self, spent: float, seed: int) -> OptimizerSettings:
         left = None if self.budget is None else max(0.0, self.budget - spent)
         return OptimizerSettings(
             self.optimizer, self.max_iter, self.learning_rate, self.noise_learning_rate, left,
-            self.start is None, self.batch_rows, self._seed,
+            self.start is None, self.batch_rows, seed,
         )  # fmt: skip
 
     def _start(self, rows: np.ndarray) -> tuple[Kernel, dict[str, np.ndarray]]:
@@ -270,111 +303,90 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
             if not isinstance(value, int | np.integer) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
 
-    def _store(self, fitted: Fitted, builder: Builder, name: str, target: np.ndarray, scale: dict) -> None:
+    def _model(self, fitted: Fitted, builder: Builder, warp: FittedWarp, table: TrainingTable) -> FittedGP:
+        """The model at the estimates, of the ``table`` and ``warp`` that it was fitted to."""
         values, objective = fitted.values, fitted.objective
-        psi = values.get("psi", np.zeros(0))
-        self.transform_ = FittedWarp.fit(target, name, psi, **scale)
-        self.kernel_ = objective.problem.kernel_at(values)
-        self.params_ = {k: float(v) if np.ndim(v) == 0 else v for k, v in values.items() if k != "psi"}
-        self.approximation_ = builder.dials.name
-        observed, order = objective.problem.observed(values), fitted.layout.order
-        posterior = objective.likelihood.posterior(self.kernel_, observed)
+        problem, order = objective.problem, fitted.layout.order
+        kernel, observed = problem.kernel_at(values), problem.observed(values)
+        params = {k: float(v) if np.ndim(v) == 0 else v for k, v in values.items() if k != "psi"}
         rows = None
         if order is not None:
             count, stored = max(self.predict_neighbors, builder.dials.neighbors), observed.of(order)
-            rows = TrainingRows(take(builder.X, order), stored.y, self.kernel_, count, stored.spread)
-        self._ready(posterior, rows, builder.backend.name)
-        if self.ard:
-            weights = np.asarray(self.params_["sigma_u2"])
-            self.input_importance_ = weights / weights.sum()
+            rows = TrainingRows(take(builder.X, order), stored.y, kernel, count, stored.spread)
+        posterior = objective.likelihood.posterior(kernel, observed)
+        weights = np.asarray(params["sigma_u2"]) if self.ard else None
+        names = getattr(self, "feature_names_in_", None)
+        return FittedGP(
+            inputs=table.scaler, target=TargetScaler.fit(table.y), warp=warp, kernel=kernel, params=params,
+            approximation=builder.dials.name, posterior=posterior, rows=rows,
+            result=self._result(fitted, builder), seed=builder.seed,
+            n_features=table.X.shape[1], feature_names=None if names is None else tuple(map(str, names)),
+            input_importance=None if weights is None else weights / weights.sum(),
+            backend=builder.backend.name,
+        )  # fmt: skip
 
-    def _ready(self, posterior: Any, rows: TrainingRows | None, backend: str) -> None:
-        """Predictions from a posterior, whether just computed or read from a file."""
-        self._posterior, self._rows = posterior, rows
-        self._predictor = make_predictor(posterior, rows, backend)
-        anchors = getattr(posterior, "Z", None)
-        anchors = posterior.X if anchors is None else anchors
-        self.anchors_ = self._inputs.inverse(anchors) if len(anchors) else anchors
-
-    def _result(self, fitted: Fitted, builder: Builder, seconds: float) -> FitResult:
+    def _result(self, fitted: Fitted, builder: Builder) -> FitResult:
         optimum = fitted.optimum
-        fitted.watch.begin("curvature", fitted.values)
-        with builder.backend.scope():
-            errors, undetermined = describe(fitted)
+        fitted.run.watch.begin("curvature", fitted.values)
+        errors, undetermined = describe(fitted)
         return FitResult(
             reason=optimum.reason, objective=optimum.value, path=optimum.path, n_iter=optimum.n_iter,
             n_evaluations=optimum.n_evaluations, jitter=optimum.jitter,
             approximation=builder.dials.name, backend=builder.backend.name, problem=optimum.problem,
             rounds=fitted.rounds, standard_errors=errors, undetermined=undetermined,
-            seconds={**fitted.seconds, "total": seconds},
+            seconds=dict(fitted.seconds),
         )  # fmt: skip
 
-    def _standardised(self, X: ArrayLike, latent: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and sd of the warped, standardised target at X."""
-        check_is_fitted(self, "result_")
-        mean, variance = self._predictor.predict(self._inputs.transform(checked_rows(self, X)))
-        return mean, np.sqrt(variance if latent else variance + self._predictor.noise)
+    def predict_distribution(self, X: ArrayLike) -> Predictive:
+        """The distribution of y at the rows of X (q, I): moments, quantiles, intervals, density, draws.
 
-    def _calibrated(self, X: np.ndarray, y: np.ndarray) -> ConformalCalibration:
-        """From the scores (z - mean) / sd = Phi^-1(PIT) of held-out targets y (c,) at their rows X (c, I)."""
-        mean, latent = self._predictor.predict(self._inputs.transform(X))
-        variance = latent + self._predictor.noise
-        z = self.transform_.forward(self._target.transform(y))
-        return ConformalCalibration.from_standard_scores(standard_score(z - mean, np.sqrt(variance)))
+        The rows are predicted once; everything else that is asked of the result costs little.
+        """
+        check_is_fitted(self, "fitted_")
+        return self.fitted_.predictive(checked_rows(self, X))
 
     def predict(self, X: ArrayLike, return_std: bool = False, *, latent: bool = False) -> Any:
         """Mean of y at the rows of X (q, I), and its standard deviation if asked for.
 
-        ``latent=True`` gives the standard deviation of f, without the noise of a new observation.
+        ``latent=True`` gives the standard deviation of f, without the noise of a new observation, in the
+        units of y; the mean is that of y in both cases.
         """
-        mean, sd = self._standardised(X, latent)
-        mean, sd = self.transform_.moments(mean, sd)
-        mean = self._target.inverse_mean(mean)
-        return (mean, self._target.inverse_sd(sd)) if return_std else mean
+        predictive = self.predict_distribution(X)
+        if not return_std:
+            return predictive.mean
+        return predictive.mean, (predictive.latent if latent else predictive).sd
 
     def predict_quantiles(self, X: ArrayLike, levels: ArrayLike, *, latent: bool = False) -> np.ndarray:
-        """Quantiles of y, exact under any warp: levels (k,) -> (q, k)."""
-        mean, sd = self._standardised(X, latent)
-        levels = np.atleast_1d(np.asarray(levels, float))
-        return self._target.inverse_mean(self.transform_.quantile(mean, sd, levels))
+        """Quantiles of y, exact under any warp: levels (k,) -> (q, k).
+
+        Those of f, ``latent=True``, are mapped to the units of y by the inverse of the warp.
+        """
+        predictive = self.predict_distribution(X)
+        return (predictive.latent if latent else predictive).quantile(levels)
 
     def predict_interval(
         self, X: ArrayLike, level: float = 0.95, *, latent: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """Central interval that y falls into with probability ``level``: (lower (q,), upper (q,)).
 
-        With ``conformal=True`` it is calibrated; the interval of f, ``latent=True``, stays the model's own.
+        With ``conformal=True`` it is calibrated. The interval of f, ``latent=True``, stays the model's own;
+        under a warp its ends are the inverse of the warp at the quantiles of f.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie strictly between 0 and 1; got {level}.")
-        calibration = getattr(self, "calibration_", None)
-        if latent or calibration is None:
-            ends = self.predict_quantiles(X, [(1 - level) / 2, (1 + level) / 2], latent=latent)
-            return ends[:, 0], ends[:, 1]
-        mean, sd = self._standardised(X, latent=False)
-        half = calibration.half_width(level)
-        if np.isinf(half):
-            return np.full(len(mean), -np.inf), np.full(len(mean), np.inf)
-        lower, upper = (self.transform_.inverse(mean + sign * half * sd) for sign in (-1, 1))
-        return self._target.inverse_mean(lower), self._target.inverse_mean(upper)
+        predictive = self.predict_distribution(X)
+        return (predictive.latent if latent else predictive).interval(level)
 
     def log_density(self, X: ArrayLike, y: ArrayLike) -> np.ndarray:
         """Log predictive density of each y (q,) at its row of X, Jacobian of the warp included."""
-        mean, sd = self._standardised(X, latent=False)
-        target = self._target.transform(np.asarray(y, float))
-        return self.transform_.log_density(target, mean, sd) - np.log(self._target.sd)
+        return self.predict_distribution(X).log_density(y)
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Joint draws of y at the rows of X, noise included: (q, n_samples)."""
-        check_is_fitted(self, "result_")
-        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-        rows = self._inputs.transform(checked_rows(self, X))
-        draws = self._predictor.sample(rows, n_samples, rng)
-        return self._target.inverse_mean(self.transform_.inverse(draws))
+        check_is_fitted(self, "fitted_")
+        return self.fitted_.sample(checked_rows(self, X), n_samples, random_state)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file for `widegp.load`: arrays and JSON, no pickle, checksummed."""
-        check_is_fitted(self, "result_")
+        check_is_fitted(self, "fitted_")
         save_model(self, path)
 
 

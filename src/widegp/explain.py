@@ -103,7 +103,7 @@ def explain(
     ]
     chosen = _drawn([sources[k] for k in order], names)[:top]
     curves = [partial_dependence(model, X, j, level) | {"name": name} for j, name in chosen]
-    rows = model._inputs.transform(X)
+    rows = model.fitted_.inputs.transform(X)
     return {
         "inputs": inputs,
         "partial_dependence": curves,
@@ -246,11 +246,8 @@ def _variances(kernel: Kernel, rows: np.ndarray) -> np.ndarray:
 def _function(model: WideGPRegressor, X: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, ...]:
     """Posterior mean of f in the units of y and the ends of its interval, without noise, each (s,)."""
     # Past the estimator's own checks: X is whole by now, and a frame's names would only raise a warning.
-    mean_z, variance = model._predictor.predict(model._inputs.transform(X))
-    sd_z = np.sqrt(variance)
-    mean, _ = model.transform_.moments(mean_z, sd_z)
-    ends = model.transform_.quantile(mean_z, sd_z, [(1 - level) / 2, (1 + level) / 2])
-    return tuple(model._target.inverse_mean(part) for part in (mean, ends[:, 0], ends[:, 1]))
+    function = model.fitted_.predictive(X).latent
+    return function.mean, *function.interval(level)
 
 
 def _grid(column: np.ndarray) -> tuple[np.ndarray, bool]:

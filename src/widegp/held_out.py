@@ -21,10 +21,12 @@ class HeldOut:
 
     y, mean, sd : observed target, predictive mean and standard deviation (noise included), (q,).
     lower, upper : ends of the central interval of probability ``level``, (q,).
-    pit : P(Y_i <= y_i), uniform for a calibrated model, (q,).
+    pit : P(Y_i <= y_i) under the model's own distribution, uniform where that is right, (q,).
     log_density : log p(y_i), Jacobian of the warp included; -inf where the warp excludes y_i, (q,).
     crps : continuous ranked probability score of each row, exact under any warp, (q,).
     train_sd : standard deviation of the training target, the unit of the scaled scores.
+    calibrated_depth : the smallest level whose calibrated interval holds y_i, (q,); None if the model is not
+        calibrated. With it, ``lower`` and ``upper`` are ends of calibrated intervals too.
     """
 
     y: np.ndarray
@@ -37,6 +39,7 @@ class HeldOut:
     level: float
     crps: np.ndarray
     train_sd: float
+    calibrated_depth: np.ndarray | None = None
 
     @classmethod
     def of(cls, model: WideGPRegressor, X: ArrayLike, y: ArrayLike, level: float = 0.95) -> Self:
@@ -44,23 +47,24 @@ class HeldOut:
         y = _observed(y)
         if not 0 < level < 1:
             raise ValueError(f"level must lie strictly between 0 and 1; got {level}.")
-        # Everything below is a function of these two arrays; predicting is what costs.
-        mean_z, sd_z = model._standardised(X, latent=False)
-        if len(mean_z) != len(y):
-            raise ValueError(f"X has {len(mean_z)} rows and y has {len(y)}; pass one y per row of X.")
-        scaler, warp = model._target, model.transform_
-        target = scaler.transform(y)
-        mean, sd = warp.moments(mean_z, sd_z)
-        ends = scaler.inverse_mean(warp.quantile(mean_z, sd_z, [(1 - level) / 2, (1 + level) / 2]))
+        predictive = model.predict_distribution(X)
+        if len(predictive) != len(y):
+            raise ValueError(f"X has {len(predictive)} rows and y has {len(y)}; pass one y per row of X.")
+        lower, upper = predictive.interval(level)
         return cls(
-            y=y, mean=scaler.inverse_mean(mean), sd=scaler.inverse_sd(sd), lower=ends[:, 0], upper=ends[:, 1],
-            pit=warp.cdf(target, mean_z, sd_z), level=float(level), train_sd=scaler.sd,
-            log_density=warp.log_density(target, mean_z, sd_z) - np.log(scaler.sd),
-            crps=scaler.inverse_sd(warp.crps(target, mean_z, sd_z)),
+            y=y, mean=predictive.mean, sd=predictive.sd, lower=lower, upper=upper, pit=predictive.cdf(y),
+            log_density=predictive.log_density(y), level=float(level), crps=predictive.crps(y),
+            train_sd=model.fitted_.target.sd,
+            calibrated_depth=None if predictive.calibration is None else predictive.depth(y),
         )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def depth(self) -> np.ndarray:
+        """The smallest level whose interval holds y_i, (q,): |2 pit - 1| without calibration."""
+        return np.abs(2 * self.pit - 1) if self.calibrated_depth is None else self.calibrated_depth
 
     @property
     def inside(self) -> np.ndarray:
@@ -99,20 +103,21 @@ class HeldOut:
         if len(self) <= rows:
             return self
         kept = np.sort(np.random.default_rng(seed).choice(len(self), rows, replace=False))
-        columns = {name: values if name in NUMBERS else values[kept] for name, values in vars(self).items()}
+        columns = {name: v if v is None or name in NUMBERS else v[kept] for name, v in vars(self).items()}
         return type(self)(**columns)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """The fields by name, numbers as 0-d arrays."""
-        return {name: np.asarray(value) for name, value in vars(self).items()}
+        """The fields by name, numbers as 0-d arrays; what there is not is left out."""
+        return {name: np.asarray(value) for name, value in vars(self).items() if value is not None}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
         """What ``to_arrays`` described."""
-        missing = [f.name for f in fields(cls) if f.name not in arrays]
+        known = [f.name for f in fields(cls)]
+        missing = [name for name in known if name not in arrays and name != "calibrated_depth"]
         if missing:
             raise ValueError(f"The held-out predictions lack {', '.join(missing)}; predict the rows again.")
-        values = {f.name: np.asarray(arrays[f.name], float) for f in fields(cls)}
+        values = {name: np.asarray(arrays[name], float) for name in known if name in arrays}
         return cls(**{name: float(v) if name in NUMBERS else v for name, v in values.items()})  # type: ignore[arg-type]
 
 

@@ -4,7 +4,8 @@
     digest = SHA-256 of the whole file with the 64 characters of the digest written as zeros
 
 The header holds everything but the arrays, which it names: {"$array": "posterior.Z"}. An object is written
-as its class name and fields, {"$type": "Tanh", ...}; reading builds the classes of ``TYPES`` and no others.
+as its class name and fields, {"$type": "Tanh", ...}; reading builds the classes of `widegp.registry` and no
+others.
 Training rows are in the file only where prediction conditions on them. A model that was fitted to a table has
 a `TablePart` besides, which readers of the model alone pass over.
 """
@@ -26,44 +27,36 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from safetensors import numpy as safetensors
 
-from widegp.approximations.dense import DensePosterior
-from widegp.approximations.family import FamilyPosterior
-from widegp.approximations.nystrom import NystromPosterior
+import widegp.approximations.registry  # noqa: F401  (its posteriors may stand in a file)
 from widegp.compute.backend import choose_backend
-from widegp.conformal import ConformalCalibration
 from widegp.data.preprocessing import InputScaler, TargetScaler
 from widegp.files import FileError, write_whole
+from widegp.fitted import FittedGP
 from widegp.inference.priors import Beta, InverseGamma
 from widegp.inference.result import Direction, FitResult, Reason
 from widegp.kernels import LeakyReLU, Mixed, Mixture, ReLU, Sigmoid, Tanh, exact_sigmoid, exact_tanh
 from widegp.kernels.base import Kernel
 from widegp.kernels.quadrature import FromActivation
-from widegp.prediction import TrainingRows
-from widegp.warps import FittedWarp
+from widegp.registry import is_saveable, saveable, saved_class
 
 FORMAT = "widegp-model"
 FORMAT_VERSION = 1
 LARGEST_HEADER = 100_000_000  # the limit of safetensors itself
 BLANK = "0" * 64
 
-TYPES: dict[str, type] = {
-    cls.__name__: cls
-    for cls in (
-        Mixed, Tanh, Sigmoid, ReLU, LeakyReLU, Mixture, InverseGamma, Beta, InputScaler, TargetScaler,
-        FittedWarp, FitResult, Direction, DensePosterior, FamilyPosterior, NystromPosterior, TrainingRows,
-        ConformalCalibration,
-    )
-}  # fmt: skip
+for cls in (
+    Mixed, Tanh, Sigmoid, ReLU, LeakyReLU, Mixture, InverseGamma, Beta, InputScaler, TargetScaler,
+    FitResult, Direction,
+):  # fmt: skip
+    saveable(cls)
 ACTIVATIONS = {"exact_tanh": exact_tanh.fn, "exact_sigmoid": exact_sigmoid.fn}
 
-# What a fit leaves on an estimator, by its name in the header; the last three are not always there.
-STATE = {
-    "seed": "_seed", "inputs": "_inputs", "target": "_target", "warp": "transform_", "kernel": "kernel_",
-    "params": "params_", "approximation": "approximation_", "result": "result_", "converged": "converged_",
-    "n_iter": "n_iter_", "log_posterior": "log_posterior_", "n_features": "n_features_in_",
-    "feature_names": "feature_names_in_", "input_importance": "input_importance_",
-    "calibration": "calibration_",
-}  # fmt: skip
+# Parts of a `FittedGP` by name, then what the first release reads beside them though the result holds it.
+PARTS = (
+    "seed", "inputs", "target", "warp", "kernel", "params", "approximation", "result", "n_features",
+    "feature_names", "input_importance", "calibration", "posterior", "rows",
+)  # fmt: skip
+REPEATED = ("converged", "n_iter", "log_posterior")
 
 
 class ModelFileError(ValueError):
@@ -80,9 +73,8 @@ class TablePart(NamedTuple):
 def save_model(model: Any, path: str | os.PathLike[str], table: TablePart | None = None) -> None:
     """Write a fitted ``WideGPRegressor`` to ``path``: the whole new file, or the old one untouched."""
     packer = _Packer()
-    state = {key: getattr(model, name) for key, name in STATE.items() if hasattr(model, name)}
-    if "feature_names" in state:
-        state["feature_names"] = [str(name) for name in state["feature_names"]]
+    found = {name: getattr(model.fitted_, name) for name in (*PARTS, *REPEATED)}
+    state = {name: value for name, value in found.items() if value is not None or name == "rows"}
     parameters = model.get_params(deep=False)
     if not isinstance(parameters["random_state"], int | np.integer | None):
         # A generator has moved since the fit; its state would not give the same fit again.
@@ -91,7 +83,7 @@ def save_model(model: Any, path: str | os.PathLike[str], table: TablePart | None
     parameters.pop("checkpoint", None)
     # A cluster or a set of devices is not part of a model; its kind is.
     parameters["engine"] = getattr(parameters["engine"], "name", parameters["engine"])
-    state |= {"parameters": parameters, "posterior": model._posterior, "rows": model._rows}
+    state["parameters"] = parameters
     header = {"format": FORMAT, "format_version": FORMAT_VERSION, "package_version": _package_version()}
     header |= {key: packer.pack(value, key) for key, value in state.items()}
     if table is not None:
@@ -136,17 +128,20 @@ def _model(
         own = {key: value for key, value in header.items() if key not in ("table", "table_arrays")}
         state = {key: _unpack(value, arrays) for key, value in own.items()}
         model = make(**state["parameters"])
-        for key, name in STATE.items():
-            if key in state:
-                setattr(model, name, state[key])
-        if "feature_names" in state:
-            model.feature_names_in_ = np.array(state["feature_names"], dtype=object)
-        posterior, rows = (part and part(state["kernel"]) for part in (state["posterior"], state["rows"]))
+        found = {name: state[name] for name in PARTS if name in state}
+        for part in ("posterior", "rows"):
+            found[part] = found[part] and found[part](found["kernel"])
+        if "feature_names" in found:
+            found["feature_names"] = tuple(found["feature_names"])
+            model.feature_names_in_ = np.array(found["feature_names"], dtype=object)
+        model.n_features_in_ = found["n_features"]
+        model.fitted_ = FittedGP(**found, backend=backend or found["result"].backend)
     if backend is not None:
         # Asked here, a backend that does not serve this kernel is no fault of the file.
-        choose_backend(state["kernel"], backend)
+        choose_backend(model.fitted_.kernel, backend)
     with _contents(path):
-        model._ready(posterior, rows, backend or state["result"].backend)
+        # Made now, so that a file whose posterior is none is refused when it is read.
+        _ = model.fitted_.predictor, model.fitted_.anchors
     return model
 
 
@@ -202,7 +197,7 @@ class _Packer:
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.name[0] != "_"}
         if isinstance(value, FromActivation):
             fields["fn"] = _activation_name(value, where)
-        elif TYPES.get(name) is not type(value):
+        elif not is_saveable(value):
             raise ValueError(
                 f"{where} is of the class {name}, which cannot be saved; fit with a class of widegp.kernels."
             )
@@ -250,8 +245,8 @@ def _unpack(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         return fields
     if value["$type"] == FromActivation.__name__:
         return FromActivation(**(fields | {"fn": ACTIVATIONS[fields["fn"]]}))
-    cls = TYPES[value["$type"]]
-    if any(f.name == "kernel" for f in dataclasses.fields(cls)):
+    cls = saved_class(value["$type"])
+    if "kernel" not in fields and any(f.name == "kernel" for f in dataclasses.fields(cls)):
         return lambda kernel: cls(kernel=kernel, **fields)
     return cls(**fields)
 

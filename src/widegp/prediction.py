@@ -184,7 +184,7 @@ class Predictor:
     ) -> np.ndarray:
         """mean + chol(cov f + noise spread) z: joint draws of y at the rows of X, (q, n_samples)."""
         mean, covariance = self.joint(X)
-        covariance[np.diag_indices(len(X))] += self.noise * spread
+        covariance = covariance + np.diag(np.broadcast_to(self.noise * spread, len(X)))
         return mean[:, None] + np.linalg.cholesky(covariance) @ rng.normal(size=(len(X), n_samples))
 
 

@@ -6,8 +6,8 @@ A class opens itself to `widegp.persist` where it is defined:
     @dataclass(frozen=True)
     class Tanh(ClosedForm): ...
 
-Its fields (a dataclass's; those that begin with an underscore are left out) are what is written and what it
-is built from again. Reading a file builds the classes recorded here and runs nothing else.
+The fields of the dataclass, but for those that begin with an underscore, are what is written and what it is
+built from again. Reading a file builds the classes recorded here and runs nothing else.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -172,25 +172,21 @@ class TableModel:
         return str(self.provenance["target"])
 
     def predict_batch(self, batch: pa.RecordBatch | pa.Table, level: float = 0.95) -> Predicted:
-        """Predictions for the rows of a batch; the interval is central, of probability ``level``."""
+        """Predictions for the rows of a batch; the interval is central, of probability ``level``.
+
+        With ``conformal=True`` it is calibrated, as that of `Predictive.interval`.
+        """
         if not 0 < level < 1:
             raise ValueError(f"level must lie strictly between 0 and 1; got {level}.")
         X, noticed = self.encoder.transform(batch)
         if len(X) == 0:
             return Predicted(X[:, 0], X[:, 0], X[:, 0], X[:, 0], noticed)
-        # One pass over the rows: moments and quantiles are functions of these two arrays.
-        mean_z, sd_z = self.regressor._standardised(X, latent=False)
-        scaler, warp = self.regressor._target, self.regressor.transform_
-        mean, sd = warp.moments(mean_z, sd_z)
-        ends = scaler.inverse_mean(warp.quantile(mean_z, sd_z, [(1 - level) / 2, (1 + level) / 2]))
-        return Predicted(scaler.inverse_mean(mean), scaler.inverse_sd(sd), ends[:, 0], ends[:, 1], noticed)
+        predictive = self.regressor.predict_distribution(X)
+        return Predicted(predictive.mean, predictive.sd, *predictive.interval(level), noticed)
 
     def inputs_held(self) -> np.ndarray:
         """Rows that the model holds anyway, in the units of its inputs: anchors, else training rows."""
-        rows = self.regressor._rows
-        if len(self.regressor.anchors_) or rows is None:
-            return np.asarray(self.regressor.anchors_)
-        return self.regressor._inputs.inverse(rows.X)
+        return self.regressor.fitted_.rows_held
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """One file, which `widegp.load` reads as well: it then gives the regressor alone."""
@@ -206,7 +202,8 @@ class TableModel:
         """The model that ``save`` wrote; ``backend`` and ``predict_neighbors`` are by default as fitted."""
         regressor, (text, arrays) = load_with_table(path, WideGPRegressor, backend)
         if predict_neighbors is not None:
-            _condition_on(regressor, predict_neighbors, backend)
+            regressor.fitted_ = regressor.fitted_.with_neighbors(predict_neighbors)
+            regressor.predict_neighbors = predict_neighbors
         try:
             held_out = HeldOut.from_arrays(arrays) if arrays else None
             return cls(TableEncoder.from_dict(text["encoder"]), regressor, held_out, text["provenance"])
@@ -248,20 +245,6 @@ def peak_memory() -> int | None:
     except ImportError:
         return None
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def _condition_on(regressor: WideGPRegressor, count: int, backend: str | None) -> None:
-    """Predict from the ``count`` nearest training rows; nothing is fitted again."""
-    if count < 1:
-        raise ValueError(f"predict_neighbors must be at least 1; got {count}.")
-    if regressor._rows is None:
-        raise ValueError(
-            f"The model is fitted by {regressor.approximation_!r} and predicts without neighbours;"
-            " leave out --predict-neighbors."
-        )
-    regressor.predict_neighbors = count
-    rows = replace(regressor._rows, count=count)
-    regressor._ready(regressor._posterior, rows, backend or regressor.result_.backend)
 
 
 def _stages(progress: Report | None) -> Callable[[str], None]:

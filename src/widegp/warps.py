@@ -25,6 +25,7 @@ from scipy.optimize import minimize
 from scipy.special import hyp1f1, ndtr, ndtri
 
 from widegp.metrics import crps_of_map, standard_score
+from widegp.registry import saveable
 
 NAMES = ("none", "yeo-johnson", "box-cox", "sqrt", "log", "sinh-arcsinh")
 MAX_LOG = 345.0  # e^345 squared is still finite, so second moments of an inverse never overflow
@@ -263,6 +264,7 @@ def profile_start(y: ArrayLike, name: str, offset: float = 0.0, scale: float = 1
     return np.asarray(minimize(loss, best, jac=True, method="L-BFGS-B", bounds=warp.bounds).x)
 
 
+@saveable
 @dataclass(frozen=True, eq=False)
 class FittedWarp:
     """z = (g(y; psi) - mu) / s at fixed parameters, and what a Gaussian N(mean_z, sd_z^2) of z says of y.

@@ -97,7 +97,7 @@ def _stream(
     """Predict batch by batch; memory is that of one batch whatever the length of the table."""
     rows, noticed = 0, Counter[str]()
     numeric = {c.name for c in model.encoder.columns if c.kind == "numeric"} | {model.target}
-    slow = model.regressor._rows is not None or model.regressor.approximation_ == "exact"
+    slow = model.regressor.fitted_.rows is not None or model.regressor.approximation_ == "exact"
     with table_writer(out) as writer, _bar(source) as advance:
         for batch in source.batches(BATCH_ROWS_SLOW if slow else BATCH_ROWS):
             predicted = model.predict_batch(batch, level)

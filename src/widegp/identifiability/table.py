@@ -128,8 +128,8 @@ def identify_table(
     """
     notes: list[str] = []
     model = _fitted(X, y, model, seed, settings, notes)
-    rows = model._inputs.transform(np.asarray(X, float))
-    target = model.transform_.forward(model._target.transform(np.asarray(y, float)))
+    rows = model.fitted_.inputs.transform(np.asarray(X, float))
+    target = model.fitted_.standardised(np.asarray(y, float))
     kernel, noise = model.kernel_, float(model.params_["sigma_eps2"])
     information = _estimated(fisher_information(kernel, noise, rows, seed=seed), kernel)
     if information.approximation != "exact":
@@ -194,7 +194,7 @@ def _profiled(
         notes.append(f"The profile's likelihood is {approximation}, rank {rank}, {neighbors} neighbours.")
     objective, start = map_objective(
         model.kernel_, float(model.params_["sigma_eps2"]), X, y, approximation=approximation, rank=rank,
-        neighbors=neighbors, priors=priors or None, seed=model._seed,
+        neighbors=neighbors, priors=priors or None, seed=model.fitted_.seed,
     )  # fmt: skip
     traced = profile(objective, start, name)
     if traced.unfinished:

@@ -29,11 +29,12 @@ def describe(fitted: Fitted) -> tuple[dict[str, float], tuple[Direction, ...]]:
     if fitted.optimum.reason is Reason.FAILED or z.size == 0:
         return {}, ()
     names, basis = _directions(fitted)
+    evaluate = fitted.run.journaled(objective)
     here = fitted.optimum.gradient if objective is fitted.objective else None
-    here = objective(z).gradient if here is None else here
+    here = evaluate(z).gradient if here is None else here
     H = np.empty((len(names), len(names)))
     for j, direction in enumerate(basis):
-        there = objective(z + STEP * direction)
+        there = evaluate(z + STEP * direction)
         if there.problem:
             return {}, ()
         H[j] = basis @ (there.gradient - here) / STEP

@@ -62,19 +62,6 @@ class OptimizerSettings:
     seed: int = 0
 
 
-@dataclass
-class Fitted:
-    """Where the fit ended, with which layout and likelihood, and who is told of what is still to do."""
-
-    values: Values
-    objective: MapObjective
-    layout: Layout
-    optimum: Optimum
-    rounds: int
-    seconds: dict[str, float] = field(default_factory=dict)
-    watch: Watch = field(default_factory=Watch)
-
-
 @dataclass(frozen=True)
 class Run:
     """What every stage of a fit shares: settings, the reading of the clock at which it must end, who is told
@@ -112,6 +99,19 @@ class Run:
         return adam(task, z, np.array([by_name.get(label, self.settings.rate) for label in labels]))
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """Where the fit ended, with which layout and likelihood, and the run that it was part of."""
+
+    values: Values
+    objective: MapObjective
+    layout: Layout
+    optimum: Optimum
+    rounds: int
+    run: Run
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
 def fit_map(
     builder: Builder,
     problem: Problem,
@@ -147,8 +147,7 @@ def fit_map(
         # What a part of the rows allows may be ill-conditioned for all of them; earlier starts are less so.
         fitted = _rounds(run, builder, problem, starts.pop(), space)
     watch.begin("posterior", fitted.values)
-    fitted.seconds, fitted.watch = {**seconds, **fitted.seconds}, watch
-    return fitted
+    return replace(fitted, seconds={**seconds, **fitted.seconds})
 
 
 def _coarse(
@@ -189,7 +188,7 @@ def _curvature(fitted: Fitted, rows: int, whole: int) -> np.ndarray | None:
     n_rows, z = objective.n_rows, optimum.z
     H = optimum.curvature
     if optimum.gradient is not None and (H is None or n_rows * z.size <= 2 * whole):
-        H = curvature_at(objective, z, optimum.gradient, n_rows)
+        H = curvature_at(fitted.run.journaled(objective), z, optimum.gradient, n_rows)
     if H is None:
         return None
     prior = differences(objective.prior_gradient, z, objective.prior_gradient(z))
@@ -272,7 +271,7 @@ def _rounds(
         if ended or not _stale(builder, layout, problem.kernel_at(values), optimum):
             break
     whole = replace(optimum, path=tuple(path), n_evaluations=evaluations)
-    return Fitted(values, objective, layout, whole, rounds, seconds)
+    return Fitted(values, objective, layout, whole, rounds, run, seconds)
 
 
 def _with_better_anchors(

@@ -136,7 +136,8 @@ def _words(model: WideGPRegressor, root: str, values: np.ndarray) -> str:
     if root == "sigma_eps2":
         share = math.sqrt(x)
         if model.transform_.name == "none":
-            return f"Here a standard deviation of {number(share * model._target.sd)} in units of the target."
+            sd = number(share * model.fitted_.target.sd)
+            return f"Here a standard deviation of {sd} in units of the target."
         return f"Here {percent(share)} of the spread of the warped target."
     if root == "sigma_u2" and len(values) > 1:
         return f"One per input, {len(values)} in all."

@@ -52,7 +52,7 @@ def summarise(
         {
             "target": clean(given.get("target", "the target")),
             "verdict": judged,
-            "warnings": [clean(text) for text in warned],
+            "warnings": [clean(text) for text in dict.fromkeys(warned)],
             "scores": scores,
             "rmse_error": rmse_error(held_out),
             "held_out": _held_out(held_out),
@@ -98,8 +98,8 @@ def _held_out(held_out: HeldOut) -> dict[str, Any]:
 
 
 def coverage_by_level(held_out: HeldOut, levels: Sequence[float] | np.ndarray) -> list[dict[str, float]]:
-    """How often central intervals of each level hold y: |2 PIT - 1| <= level. With the range of chance."""
-    depth = np.sort(np.abs(2 * held_out.pit - 1))
+    """How often intervals of each level hold y, calibrated ones where there are; with the range of chance."""
+    depth = np.sort(held_out.depth)
     held = np.searchsorted(depth, levels, side="right") / len(depth)
     return [
         dict(zip(("promised", "held", "low", "high"), (p, h, *chance(p, len(depth))), strict=True))
@@ -169,7 +169,7 @@ def _fit(model: WideGPRegressor, given: dict[str, Any]) -> dict[str, Any]:
 
 def _explanation(model: WideGPRegressor, feature_names: Sequence[str] | None) -> dict[str, Any]:
     """What the model says of itself without a sample of rows: ARD, and the kernel at its own rows."""
-    rows = model._inputs.transform(model.anchors_) if len(model.anchors_) else model._rows.X  # type: ignore[union-attr]
+    rows = model.fitted_.inputs.transform(model.fitted_.rows_held)
     weights = np.asarray(getattr(model, "input_importance_", []), float)
     names = input_names(model, feature_names)
     order = np.argsort(-weights, kind="stable")

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from scipy import stats
 
 from widegp.held_out import HeldOut
@@ -92,7 +91,7 @@ def verdict(held_out: HeldOut, scores: dict[str, float], target: str) -> dict[st
 
 def _other_levels(held_out: HeldOut) -> str:
     """Which intervals break their promise most, where those of the forecast's own level keep it."""
-    depth = np.abs(2 * held_out.pit - 1)
+    depth = held_out.depth
     worst, missed = None, 0.0
     for level in OTHER_LEVELS:
         held = float((depth <= level).mean())

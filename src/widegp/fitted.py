@@ -1,0 +1,131 @@
+"""What a fit leaves behind: it is saved, it predicts, and reports and explanations look at nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from widegp.conformal import ConformalCalibration, infinite_words, rows_needed
+from widegp.data.preprocessing import InputScaler, TargetScaler
+from widegp.inference.result import FitResult
+from widegp.kernels.base import Kernel
+from widegp.prediction import Predictor, TrainingRows, make_predictor
+from widegp.predictive import WarpedGaussian, generator
+from widegp.warps import FittedWarp
+
+# The level that `predict_interval` and reports take where none is asked for.
+USUAL_LEVEL = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class FittedGP:
+    """y = mean + sd g^-1(f(x~) + eps),  f ~ GP(0, K) given the training rows, eps ~ N(0, sigma_eps2).
+
+    Fields
+    ------
+    inputs, target, warp : x~ = (x - shift) / scale, and y to z = g((y - mean) / sd), which is Gaussian.
+    kernel, params : K at the estimates; all estimates by name, on the scale of x~ and z.
+    approximation : its name.    posterior : what it keeps of the training rows.
+    rows : the training rows, where predictions condition on neighbours, else None.
+    result : how the fit ended.    seed : what anchors, order and starts were drawn from.
+    n_features : I.    feature_names : of the training frame, else None.
+    input_importance : (I,) shares of sigma_u2, with one per input, else None.
+    calibration : of the intervals on rows that were held out, else None.
+    backend : what computes the predictions.
+
+    X is (q, I) everywhere, numbers in the units of the table; the estimator checks what users pass.
+    """
+
+    inputs: InputScaler
+    target: TargetScaler
+    warp: FittedWarp
+    kernel: Kernel
+    params: dict[str, Any]
+    approximation: str
+    posterior: Any
+    rows: TrainingRows | None
+    result: FitResult
+    seed: int
+    n_features: int
+    feature_names: tuple[str, ...] | None = None
+    input_importance: np.ndarray | None = None
+    calibration: ConformalCalibration | None = None
+    backend: str = "auto"
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """Means and variances of z at scaled rows; made once, and not part of a pickle or a file."""
+        return make_predictor(self.posterior, self.rows, self.backend)
+
+    @cached_property
+    def anchors(self) -> np.ndarray:
+        """(r, I), in the units of X: the anchors, or the rows of a dense posterior; maybe none."""
+        anchors = getattr(self.posterior, "Z", None)
+        anchors = self.posterior.X if anchors is None else anchors
+        return self.inputs.inverse(anchors) if len(anchors) else anchors
+
+    @property
+    def rows_held(self) -> np.ndarray:
+        """Rows that the model holds anyway, in the units of X: anchors, else training rows."""
+        if len(self.anchors) or self.rows is None:
+            return np.asarray(self.anchors)
+        return self.inputs.inverse(self.rows.X)
+
+    @property
+    def converged(self) -> bool:
+        return self.result.converged
+
+    @property
+    def n_iter(self) -> int:
+        return self.result.n_iter
+
+    @property
+    def log_posterior(self) -> float:
+        """Log posterior density at the estimates, up to a constant."""
+        return -self.result.objective
+
+    def predictive(self, X: np.ndarray) -> WarpedGaussian:
+        """The distribution of y at the rows of X."""
+        mean, latent = self.predictor.predict(self.inputs.transform(X))
+        sd = np.sqrt(latent + self.predictor.noise)
+        return WarpedGaussian(mean, sd, np.sqrt(latent), self.target, self.warp, self.calibration)
+
+    def sample(self, X: np.ndarray, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Joint draws of y at the rows of X, noise included: (q, n_samples)."""
+        draws = self.predictor.sample(self.inputs.transform(X), n_samples, generator(random_state))
+        return self.target.inverse_mean(self.warp.inverse(draws))
+
+    def standardised(self, y: np.ndarray) -> np.ndarray:
+        """z of targets y (n,) in their own units."""
+        return self.warp.forward(self.target.transform(y))
+
+    def calibrated_on(self, X: np.ndarray, y: np.ndarray) -> Self:
+        """The same, its intervals calibrated on targets y (c,) at rows X (c, I) that the fit has not seen."""
+        calibration = ConformalCalibration.from_standard_scores(self.predictive(X).normal_score(y))
+        notes = self.result.notes
+        if calibration.n_rows < rows_needed(USUAL_LEVEL):
+            notes = (*notes, infinite_words(USUAL_LEVEL, calibration.n_rows))
+        return replace(self, calibration=calibration, result=replace(self.result, notes=notes))
+
+    def lasted(self, seconds: float) -> Self:
+        """The same, with the seconds that the whole fit took in its result."""
+        timed = replace(self.result, seconds={**self.result.seconds, "total": seconds})
+        return replace(self, result=timed)
+
+    def with_neighbors(self, count: int) -> Self:
+        """The same, predicting from the ``count`` nearest training rows; nothing is fitted again."""
+        if count < 1:
+            raise ValueError(f"predict_neighbors must be at least 1; got {count}.")
+        if self.rows is None:
+            raise ValueError(
+                f"The model is fitted by {self.approximation!r} and predicts without neighbours;"
+                " leave out --predict-neighbors."
+            )
+        return replace(self, rows=replace(self.rows, count=count))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is computed from the fields is computed again by whoever reads the pickle.
+        return {f.name: getattr(self, f.name) for f in fields(self)}
