@@ -32,7 +32,7 @@ from widegp.inference.objective import Problem, start_values
 from widegp.inference.priors import resolve_priors
 from widegp.inference.result import FitResult
 from widegp.kernels.base import Kernel
-from widegp.kernels.closed import named
+from widegp.kernels.registry import named
 from widegp.metrics import standard_score
 from widegp.persist import load_model, save_model
 from widegp.prediction import TrainingRows, make_predictor
@@ -51,7 +51,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    kernel : ``"mixed"`` (K_mix), ``"tanh"``, ``"sigmoid"``, ``"relu"``, ``"leaky_relu"``, or a kernel object.
+    kernel : ``"mixed"`` (K_mix), ``"tanh"``, ``"sigmoid"``, ``"relu"``, ``"leaky_relu"``, ``"rbf"``,
+        ``"matern12"``, ``"matern32"``, ``"matern52"``, or a kernel object, sums and products included.
     approximation : ``"auto"``, ``"exact"``, ``"full-scale"`` (anchors and neighbours), ``"vecchia"``
         (neighbours), ``"fitc"``, ``"vfe"``, ``"dtc"`` (anchors), ``"subset"``, or ``"nystrom"`` (the paper's
         equation read literally). ``"auto"`` is exact for small tables and full-scale for the others.
@@ -188,7 +189,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         dials = self._resolved(rows, kernel, backend, journal)
         builder = Builder(rows, dials, backend, self._seed, engine)
         scale = {"offset": self._target.mean, "scale": self._target.sd}
-        priors = resolve_priors(self.priors, rows.shape[1], self.ard)
+        priors = resolve_priors(self.priors, kernel, rows.shape[1], self.ard)
         problem = Problem(kernel, target, make_warp("none", **scale), priors)
         with backend.scope():
             run = Run(self._settings(0.0), journal=journal)
@@ -243,8 +244,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         n_inputs = rows.shape[1]
         given = dict(self.start or {})
         if self.start is None and isinstance(self.kernel, str):
-            # Pre-activations of unit order whatever the number of inputs; sigma_u2 = 1 collapses in I = 80.
-            kernel = kernel.replace(sigma_u2=1.0 / n_inputs)
+            kernel = kernel.at_start(n_inputs)
         unknown = set(given) - set(kernel.parameters()) - {"sigma_eps2"}
         if unknown:
             raise ValueError(
@@ -285,7 +285,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
             rows = TrainingRows(take(builder.X, order), stored.y, self.kernel_, count, stored.spread)
         self._ready(posterior, rows, builder.backend.name)
         if self.ard:
-            weights = np.asarray(self.params_["sigma_u2"])
+            weights = self.kernel_.input_weights(int(self.n_features_in_))
             self.input_importance_ = weights / weights.sum()
 
     def _ready(self, posterior: Any, rows: TrainingRows | None, backend: str) -> None:

@@ -35,9 +35,10 @@ from widegp.data.preprocessing import InputScaler, TargetScaler
 from widegp.files import FileError, write_whole
 from widegp.inference.priors import Beta, InverseGamma
 from widegp.inference.result import Direction, FitResult, Reason
-from widegp.kernels import LeakyReLU, Mixed, Mixture, ReLU, Sigmoid, Tanh, exact_sigmoid, exact_tanh
+from widegp.kernels import exact_sigmoid, exact_tanh
 from widegp.kernels.base import Kernel
 from widegp.kernels.quadrature import FromActivation
+from widegp.kernels.registry import SAVEABLE
 from widegp.prediction import TrainingRows
 from widegp.warps import FittedWarp
 
@@ -49,9 +50,8 @@ BLANK = "0" * 64
 TYPES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
-        Mixed, Tanh, Sigmoid, ReLU, LeakyReLU, Mixture, InverseGamma, Beta, InputScaler, TargetScaler,
-        FittedWarp, FitResult, Direction, DensePosterior, FamilyPosterior, NystromPosterior, TrainingRows,
-        ConformalCalibration,
+        *SAVEABLE.values(), InverseGamma, Beta, InputScaler, TargetScaler, FittedWarp, FitResult, Direction,
+        DensePosterior, FamilyPosterior, NystromPosterior, TrainingRows, ConformalCalibration,
     )
 }  # fmt: skip
 ACTIVATIONS = {"exact_tanh": exact_tanh.fn, "exact_sigmoid": exact_sigmoid.fn}
