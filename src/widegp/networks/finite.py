@@ -232,7 +232,7 @@ class CosineBNN(Network):
 
     u_j = sqrt(sigma_u2) g_j / sqrt(chi2_j / df), g_j standard Gaussian and chi2_j, one number for all inputs
     of a unit, chi-squared with df degrees of freedom: a multivariate t distribution, or with df infinite a
-    Gaussian one. The limits are `Matern12`, `Matern32`, `Matern52` and `RBF`. There is no hidden bias besides the phase.
+    Gaussian one. The limits are `Matern12`, `Matern32`, `Matern52` and `RBF`. No bias but the phase.
 
     degrees_of_freedom : df, one of 1, 3, 5 and infinity.
     """
