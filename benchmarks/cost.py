@@ -20,7 +20,7 @@ from widegp.approximations.layout import Dials
 from widegp.compute.backend import Backend, choose_backend
 from widegp.cost import Calibration, Size, evaluation_seconds
 from widegp.inference.choose import Clock, calibrate
-from widegp.kernels.closed import named
+from widegp.kernels import named
 
 REPEATS = 3
 # Where one dial varies, the others stay here.

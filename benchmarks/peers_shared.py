@@ -15,6 +15,7 @@ import scipy.optimize
 
 from widegp import metrics
 from widegp.inference.priors import Beta, default_priors
+from widegp.kernels import Mixed
 from widegp.measure import table
 
 INPUTS = 90
@@ -47,7 +48,7 @@ def start(noise: float = 0.1) -> Values:
 def penalty(values: dict[str, Any], log: Callable[[Any], Any]) -> Any:
     """-log p(theta) up to a constant under the default priors, for the tensors of any package."""
     total: Any = 0.0
-    for name, prior in default_priors(INPUTS, ard=False).items():
+    for name, prior in default_priors(Mixed(), INPUTS, ard=False).items():
         if name in values:
             x = values[name]
             if isinstance(prior, Beta):

@@ -64,7 +64,7 @@ def value_and_gradient(function, kernel, noise):
         value, (by_kernel, by_noise) = jax.value_and_grad(function, argnums=(0, 1))(
             kernel64, jnp.float64(noise)
         )
-        gradient = {name: np.asarray(getattr(by_kernel, name)) for name in kernel.parameters()}
+        gradient = {name: np.asarray(slope) for name, slope in by_kernel.parameters().items()}
         return float(value), gradient | {"sigma_eps2": np.asarray(by_noise)}
 
 

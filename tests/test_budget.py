@@ -13,7 +13,7 @@ from widegp.approximations.layout import Dials
 from widegp.compute.backend import choose_backend
 from widegp.inference import choose
 from widegp.inference.choose import Calibration, calibrate, choose_dials, predicted_seconds
-from widegp.kernels.closed import named
+from widegp.kernels import named
 
 # Table tab:year_full_metrics_gridN: rank, total time (s), RMSE.
 PUBLISHED = (

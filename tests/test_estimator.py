@@ -145,7 +145,7 @@ def test_the_optimum_is_a_minimum_of_the_exact_posterior():
         )
         from widegp.inference.priors import default_priors
 
-        priors = default_priors(3, False)
+        priors = default_priors(kernel, 3, False)
         return likelihood + sum(priors[k].penalty(np.asarray(v)) for k, v in params.items())
 
     best = loss(model.params_)

@@ -32,7 +32,7 @@ from widegp.inference.objective import Problem, start_values
 from widegp.inference.priors import resolve_priors
 from widegp.inference.result import FitResult
 from widegp.kernels.base import Kernel
-from widegp.kernels.closed import named
+from widegp.kernels.registry import named
 from widegp.persist import load_model, save_model
 from widegp.prediction import TrainingRows
 from widegp.predictive import Predictive
@@ -61,7 +61,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    kernel : ``"mixed"`` (K_mix), ``"tanh"``, ``"sigmoid"``, ``"relu"``, ``"leaky_relu"``, or a kernel object.
+    kernel : ``"mixed"`` (K_mix), ``"tanh"``, ``"sigmoid"``, ``"relu"``, ``"leaky_relu"``, ``"rbf"``,
+        ``"matern12"``, ``"matern32"``, ``"matern52"``, or a kernel object, sums and products included.
     approximation : ``"auto"``, ``"exact"``, ``"full-scale"`` (anchors and neighbours), ``"vecchia"``
         (neighbours), ``"fitc"``, ``"vfe"``, ``"dtc"`` (anchors), ``"subset"``, or ``"nystrom"`` (the paper's
         equation read literally). ``"auto"`` is exact for small tables and full-scale for the others.
@@ -220,7 +221,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         dials = self._resolved(rows, kernel, backend, journal, seed)
         builder = Builder(rows, dials, backend, seed, engine)
         scale = {"offset": scaler.mean, "scale": scaler.sd}
-        priors = resolve_priors(self.priors, rows.shape[1], self.ard)
+        priors = resolve_priors(self.priors, kernel, rows.shape[1], self.ard)
         problem = Problem(kernel, target, make_warp("none", **scale), priors)
         with backend.scope():
             run = Run(self._settings(0.0, seed), journal=journal)
@@ -276,8 +277,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         n_inputs = rows.shape[1]
         given = dict(self.start or {})
         if self.start is None and isinstance(self.kernel, str):
-            # Pre-activations of unit order whatever the number of inputs; sigma_u2 = 1 collapses in I = 80.
-            kernel = kernel.replace(sigma_u2=1.0 / n_inputs)
+            kernel = kernel.at_start(n_inputs)
         unknown = set(given) - set(kernel.parameters()) - {"sigma_eps2"}
         if unknown:
             raise ValueError(
@@ -314,7 +314,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
             count, stored = max(self.predict_neighbors, builder.dials.neighbors), observed.of(order)
             rows = TrainingRows(take(builder.X, order), stored.y, kernel, count, stored.spread)
         posterior = objective.likelihood.posterior(kernel, observed)
-        weights = np.asarray(params["sigma_u2"]) if self.ard else None
+        weights = kernel.input_weights(table.X.shape[1]) if self.ard else None
         names = getattr(self, "feature_names_in_", None)
         return FittedGP(
             inputs=table.scaler, target=TargetScaler.fit(table.y), warp=warp, kernel=kernel, params=params,

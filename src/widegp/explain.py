@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from widegp.estimator import WideGPRegressor
-from widegp.kernels.arc import combine
+from widegp.kernels.base import CURVE_POINTS as KERNEL_POINTS
 from widegp.kernels.base import Kernel
-from widegp.kernels.closed import ClosedForm
+from widegp.kernels.moment import MomentKernel
 
 if TYPE_CHECKING:
     from widegp.data.columns import TableEncoder
@@ -190,32 +190,20 @@ def partial_dependence(model: WideGPRegressor, X: np.ndarray, j: int, level: flo
     }
 
 
-def kernel_parts(kernel: Kernel, c: np.ndarray, d: np.ndarray, e: np.ndarray) -> dict[str, np.ndarray]:
+def kernel_parts(kernel: MomentKernel, c: np.ndarray, d: np.ndarray, e: np.ndarray) -> dict[str, np.ndarray]:
     """K(c, d, e) = level + smooth + angular, eq. (k_mix_reduced) with sigma_b2 and sigma_v2 multiplied out.
 
     c, d, e: covariance and variances of the pre-activations, of one shape. "smooth" has the arcsines of tanh
     and sigmoid, "angular" the terms of the (leaky) ReLU, "level" the constant. A kernel by quadrature has no
     such parts and comes as "level" and "network".
     """
-    import jax
-
-    with jax.enable_x64(True):
-        if not isinstance(kernel, ClosedForm):
-            whole = np.asarray(kernel.sigma_v2 * kernel.moment(c, d, e))
-            return {"level": np.full_like(whole, kernel.sigma_b2), "network": whole}
-        k = [float(value) for value in kernel.arc().coefficients]
-        groups = {
-            "level": (k[0], 0.0, 0.0, 0.0, 0.0),
-            "smooth": (0.0, k[1], k[2], 0.0, 0.0),
-            "angular": (0.0, 0.0, 0.0, k[3], k[4]),
-        }
-        return {name: np.asarray(combine(part, c, d, e)) + np.zeros_like(c) for name, part in groups.items()}
+    return kernel.entries(c, d, e)
 
 
 def balance(model: WideGPRegressor, rows: np.ndarray) -> dict[str, Any]:
     """Mean prior variance K(x, x) over standardised rows (s, I) by part, and the noise: values and shares."""
-    d = _variances(model.kernel_, rows)
-    parts = {name: float(np.mean(v)) for name, v in kernel_parts(model.kernel_, d, d, d).items()}
+    summands = model.kernel_.summands()
+    parts = {name: float(np.mean(part.diag(rows))) for name, part in summands.items()}
     parts["noise"] = float(np.asarray(model.params_["sigma_eps2"]))
     total = sum(parts.values())
     w = model.params_.get("w")
@@ -226,21 +214,21 @@ def balance(model: WideGPRegressor, rows: np.ndarray) -> dict[str, Any]:
     }
 
 
-def kernel_shape(kernel: Kernel, rows: np.ndarray, points: int = 81) -> dict[str, Any]:
-    """K over the correlation rho of the pre-activations, c = rho d, for two rows of the mean variance d."""
-    d = float(np.mean(_variances(kernel, rows)))
-    rho = np.linspace(-1, 1, points)
-    parts = kernel_parts(kernel, rho * d, np.full_like(rho, d), np.full_like(rho, d))
-    return {
-        "rho": rho.tolist(),
-        "preactivation_variance": d,
-        "parts": {name: values.tolist() for name, values in parts.items()},
+def kernel_shape(kernel: Kernel, rows: np.ndarray, points: int = KERNEL_POINTS) -> dict[str, Any]:
+    """The parts of K for two rows, over what they have in common ("axis"): see `Kernel.curve`.
+
+    For a `MomentKernel` that is the correlation rho of two pre-activations, whose variance is the mean over
+    the standardised ``rows`` (s, I); for the others the distance of the two rows.
+    """
+    curve = kernel.curve(rows, points)
+    shape = {
+        "axis": curve.axis,
+        "x": curve.x.tolist(),
+        "parts": {name: values.tolist() for name, values in curve.parts.items()},
     }
-
-
-def _variances(kernel: Kernel, rows: np.ndarray) -> np.ndarray:
-    """d(x) = sigma_a2 + sum_i sigma_u2_i x_i^2 for standardised rows (s, I)."""
-    return np.asarray(kernel.sigma_a2) + (rows * rows * np.asarray(kernel.sigma_u2)).sum(1)
+    if curve.axis == "correlation":
+        shape |= {"rho": curve.x.tolist(), "preactivation_variance": curve.variance}
+    return shape
 
 
 def _function(model: WideGPRegressor, X: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, ...]:

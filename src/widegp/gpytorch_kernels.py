@@ -26,6 +26,7 @@ except ImportError as error:
 
 from widegp.kernels import closed
 from widegp.kernels.arc import SIGMOID_SCALE, TANH_SCALE
+from widegp.kernels.parameters import FRACTION
 
 Tensor = Any  # torch.Tensor; torch is not there where the types are checked
 
@@ -68,12 +69,12 @@ class LimitKernel(GPyTorchKernel):
         self, ard_num_dims: int | None = None, constraints: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> None:
         super().__init__(ard_num_dims=ard_num_dims, **kwargs)
-        given = dict(constraints or {})
+        given, declared = dict(constraints or {}), {p.name: p for p in self.form.declared}
         for name, start in self.form().parameters().items():
-            size = ard_num_dims if name == "sigma_u2" and ard_num_dims else 1
+            size = ard_num_dims if declared[name].per_input and ard_num_dims else 1
             zeros = torch.zeros(*self.batch_shape, 1, size)
             self.register_parameter(name=f"raw_{name}", parameter=torch.nn.Parameter(zeros))
-            usual = Interval(0.0, 1.0) if name in ("alpha", "w") else Positive()
+            usual = Interval(0.0, 1.0) if declared[name].kind is FRACTION else Positive()
             constraint = given.pop(name, usual)
             self.register_constraint(f"raw_{name}", constraint)
             # A constraint of the user's may bring its own start, or exclude ours.

@@ -307,7 +307,6 @@ def survey(
     """
     from widegp.kernels import Mixed
     from widegp.neighbors import nearest_earlier
-    from widegp.neighbors.metric import embed
 
     kernel = Mixed(sigma_u2=1 / INPUTS)
     for n in sizes:
@@ -315,7 +314,7 @@ def survey(
         work = evaluation(X, y, "vfe", kernel, NOISE, rank)
         products = vfe_products(n, INPUTS, rank, repeats)
         yield Figure("evaluation, vfe", n, timed(work, repeats).median, products)
-        points = embed(kernel, X)
+        points = kernel.embedding(X)
         search = partial(nearest_earlier, points, neighbors)
         yield Figure("search for neighbours", n, timed(search, 1).median)
         work = evaluation(X, y, "full-scale", kernel, NOISE, full_scale_rank, neighbors)

@@ -17,7 +17,6 @@ from widegp.engines.blocks import BlockedRows
 from widegp.engines.local import LocalEngine
 from widegp.kernels.base import Kernel
 from widegp.neighbors import NeighborIndex
-from widegp.neighbors.metric import embed
 from widegp.registry import saveable
 
 PREDICT_BYTES = 128 * 2**20
@@ -75,9 +74,10 @@ class TrainingRows:
     def nearest(self, X: np.ndarray) -> np.ndarray:
         """The ``count`` training rows that each row of X correlates with most, (q, count)."""
         if self._index is None:
-            points = take(self.X, fn=partial(embed, self.kernel), width=self.X.shape[1] + 1)
+            width = self.kernel.embedding(self.X[:1]).shape[1]
+            points = take(self.X, fn=self.kernel.embedding, width=width)
             self._index = NeighborIndex(points)
-        return self._index.query(embed(self.kernel, X), min(self.count, len(self.X)))
+        return self._index.query(self.kernel.embedding(X), min(self.count, len(self.X)))
 
     def blocks(self, X: np.ndarray, size: int, pad: bool) -> BlockedRows:
         """New rows X (q, I), each beside the training rows that it conditions on; new targets are 0."""

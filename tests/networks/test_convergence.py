@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from widegp.kernels import exact_tanh
-from widegp.networks import BlockMixtureBNN, ShallowBNN, convergence_study
+from widegp.networks import BlockMixtureBNN, CosineBNN, ShallowBNN, convergence_study
 
 X = np.random.default_rng(0).normal(size=(6, 4))
 WIDTHS = [16, 32, 64, 128, 256, 512]
@@ -17,6 +17,8 @@ FACTORIES = {
     "leaky relu": lambda H: ShallowBNN(H, "leaky_relu", alpha=0.2),
     "blocks": lambda H: BlockMixtureBNN(H, ("tanh", "leaky_relu"), (0.4, 0.6), alpha=0.3),
     "K_mix": lambda H: BlockMixtureBNN(H, ("erf", "leaky_relu"), (0.5, 0.5), alpha=0.5),
+    "cosine": lambda H: CosineBNN(H),
+    "cosine, df 1": lambda H: CosineBNN(H, 1),
     "student-t(3) hidden": lambda H: ShallowBNN(H, "tanh", hidden_prior=("student-t", 3)),
     "uniform hidden, laplace output": lambda H: ShallowBNN(
         H, "tanh", hidden_prior="uniform", output_prior="laplace"

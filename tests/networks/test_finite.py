@@ -7,12 +7,26 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from widegp.kernels import FromActivation, LeakyReLU, Mixed, Mixture, ReLU, Sigmoid, Tanh, exact_tanh
-from widegp.networks import BlockMixtureBNN, ShallowBNN, finite, network_of
+from widegp.kernels import (
+    RBF,
+    FromActivation,
+    LeakyReLU,
+    Matern12,
+    Matern32,
+    Matern52,
+    Mixed,
+    Mixture,
+    ReLU,
+    Sigmoid,
+    Tanh,
+    exact_tanh,
+)
+from widegp.networks import BlockMixtureBNN, CosineBNN, ShallowBNN, finite, network_of
 from widegp.networks.priors import excess_kurtosis, unit_draws
 
 X = np.random.default_rng(7).normal(size=(5, 3))
 SETTINGS = {"sigma_a2": 0.6, "sigma_u2": np.array([0.5, 1.5, 0.9]), "sigma_b2": 0.4, "sigma_v2": 1.8}
+STATIONARY = {name: value for name, value in SETTINGS.items() if name != "sigma_a2"}
 NETWORKS = {
     "tanh": ShallowBNN(3, "tanh", **SETTINGS),
     "sigmoid": ShallowBNN(3, "sigmoid", **SETTINGS),
@@ -20,6 +34,10 @@ NETWORKS = {
     "leaky_relu": ShallowBNN(3, "leaky_relu", alpha=0.3, **SETTINGS),
     "function": ShallowBNN(3, jnp.sin, **SETTINGS),
     "blocks": BlockMixtureBNN(3, ("tanh", "relu", "leaky_relu"), (0.5, 0.2, 0.3), alpha=0.3, **SETTINGS),
+    "cosine": CosineBNN(3, **STATIONARY),
+    "cosine, df 1": CosineBNN(3, 1, **STATIONARY),
+    "cosine, df 3": CosineBNN(3, 3, **STATIONARY),
+    "cosine, df 5": CosineBNN(3, 5, **STATIONARY),
     "heavy output": ShallowBNN(3, "relu", output_prior="laplace", **SETTINGS),
 }
 
@@ -62,9 +80,10 @@ def test_outputs_share_the_hidden_layer_and_become_independent():
     assert abs(dependence(300)) < 0.04
 
 
+@pytest.mark.parametrize("build", [BlockMixtureBNN, CosineBNN, lambda width, **v: CosineBNN(width, 3, **v)])
 @pytest.mark.parametrize("width", [7, 500])
-def test_the_size_of_blocks_does_not_change_a_draw(monkeypatch, width):
-    network = BlockMixtureBNN(width, n_outputs=2, **SETTINGS)
+def test_the_size_of_blocks_does_not_change_a_draw(monkeypatch, width, build):
+    network = build(width, n_outputs=2, **STATIONARY)
     f, covariance = network.draw(X, 5, 0), network.hidden_moments(X, 5, 0).covariance
     monkeypatch.setattr(finite, "BLOCK_BYTES", 8_000)
     monkeypatch.setattr(finite, "_ROW_TILE", 2)
@@ -119,6 +138,29 @@ def test_the_network_of_a_kernel_has_it_as_its_limit(kernel):
     np.testing.assert_allclose(network.hidden_covariance(X, 0), kernel(X), rtol=0.04)
 
 
+@pytest.mark.parametrize("cls", [RBF, Matern12, Matern32, Matern52])
+def test_the_network_of_a_stationary_kernel_has_cosine_units(cls):
+    kernel, width = cls(**STATIONARY), 200_000
+    network = network_of(kernel, width)
+    assert isinstance(network, CosineBNN)
+    np.testing.assert_array_equal(network.limit_kernel()(X), kernel(X))
+    # Var(2 cos cos') <= 3/2.
+    error = kernel.sigma_v2 * np.sqrt(1.5 / width)
+    assert np.abs(network.hidden_covariance(X, 0) - kernel(X)).max() < 5 * error
+    others = [other(**STATIONARY)(X) for other in (RBF, Matern12, Matern32, Matern52) if other is not cls]
+    assert all(np.abs(network.hidden_covariance(X, 0) - K).max() > 5 * error for K in others)
+
+
+def test_hidden_weights_of_a_cosine_network_are_multivariate_t():
+    """Each weight is a t variable, and |u|^2 / (I sigma_u2) an F variable: one chi-squared per unit."""
+    network = CosineBNN(1, 3, sigma_u2=0.7)
+    layer = network._hidden_layer((1, 20_000), 3, np.random.default_rng(0))[0]
+    u = layer[:, 1:] / np.sqrt(0.7)
+    assert stats.kstest(u[:, 1], stats.t(3).cdf).pvalue > 0.01
+    assert stats.kstest((u**2).mean(1), stats.f(3, 3).cdf).pvalue > 0.01
+    assert stats.kstest(layer[:, 0] / (2 * np.pi), "uniform").pvalue > 0.01
+
+
 def test_tanh_converges_to_the_exact_kernel_not_to_the_erf_approximation():
     covariance = ShallowBNN(200_000, "tanh", sigma_b2=0.0).hidden_covariance(X, 0)
     exact, approximate = exact_tanh.replace(sigma_b2=0.0)(X), Tanh(sigma_b2=0.0)(X)
@@ -155,6 +197,8 @@ def test_a_hidden_prior_that_is_not_gaussian_has_its_own_limit():
         (lambda: BlockMixtureBNN(4, ("tanh", "relu"), (0.5, 0.6)), "add up to 1"),
         (lambda: BlockMixtureBNN(4, ("tanh",), (0.5, 0.5)), "1 activations need as many weights"),
         (lambda: ShallowBNN(4).draw(X[0]), "tables of rows"),
+        (lambda: CosineBNN(4, 2), "degrees_of_freedom must be one of inf, 1, 3, 5; got 2"),
+        (lambda: network_of(RBF() + Tanh(), 4), "No network with the limit Sum is known"),
         (lambda: network_of(Mixture((LeakyReLU(alpha=0.1), LeakyReLU(alpha=0.2))), 4), "one alpha"),
     ],
 )

@@ -10,8 +10,10 @@ import pytest
 from scipy import stats
 
 from widegp.held_out import HeldOut
+from widegp.inference.parameters import declared_parameters
 from widegp.inference.priors import resolve_priors
 from widegp.inference.result import Direction, FitResult, Reason
+from widegp.kernels import Mixed
 from widegp.report import render_html, summarise
 from widegp.report.formatting import clean, exact, memory, moment, number, percent, plain, seconds, short
 from widegp.report.summary import coverage_by_level, quantile_plot, residual_trend, rmse_error
@@ -122,15 +124,16 @@ def test_what_is_wrong_is_said(held_out, result, says):
 
 
 def test_open_directions_in_words():
+    declared = declared_parameters(Mixed())
     up_down = Direction({"sigma_a2": 0.8, "sigma_v2": -0.6, "w": 0.1}, sd=1.0)
     alone = Direction({"sigma_eps2": 1.0, "w": 0.0}, sd=np.log(3) / 2)
     spread = Direction({"sigma_u2": 1.0}, sd=2 * np.log(3))
-    words = [d["words"] for d in open_directions([alone, up_down, spread], {"sigma_u2": 4})]
+    words = [d["words"] for d in open_directions([alone, up_down, spread], {"sigma_u2": 4}, declared)]
     # The widest first. Four entries move by half as much each; the noise is exp(2 z).
     assert words[0].startswith("The hidden weights (sigma_u2) may change") and "about 3.0" in words[0]
     assert words[1].startswith("The hidden biases (sigma_a2) may rise while output weights (sigma_v2) falls")
     assert f"sigma_a2 open to a factor of about {np.exp(0.8):.1f}" in words[1]
-    assert "more than 100" in open_directions([Direction({"w": 1.0}, sd=90.0)], {})[0]["words"]
+    assert "more than 100" in open_directions([Direction({"w": 1.0}, sd=90.0)], {}, declared)[0]["words"]
     assert words[2].startswith("The noise (sigma_eps2) may change") and "about 3.0" in words[2]
 
 
@@ -171,7 +174,7 @@ def test_the_error_of_the_rmse_is_its_spread_over_repetitions():
 
 
 def test_parameters_stand_beside_their_priors(model, summary):
-    priors = resolve_priors("default", model.n_features_in_, True)
+    priors = resolve_priors("default", model.kernel_, model.n_features_in_, True)
     entries = {entry["name"]: entry for entry in summary["parameters"]}
     assert set(entries) == {*model.params_, "psi[0]", "psi[1]"}
     for name in ("sigma_a2", "w", "sigma_eps2"):

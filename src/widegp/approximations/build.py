@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from widegp.engines.local import LocalEngine
 from widegp.kernels.base import Kernel
 from widegp.neighbors import conditioning_order, nearest_earlier
 from widegp.neighbors.blocks import principal_coordinates, relabelled, storage_order
-from widegp.neighbors.metric import embed, unembed
 from widegp.neighbors.scan import scan
 
 # Rows of a part of the table for each anchor, at least. Of two optima, one smooth and one rough, few anchors
@@ -140,8 +139,9 @@ class Builder:
         return -(-share // (-(-share // most) * ALIGNED)) * ALIGNED
 
     def _points(self, kernel: Kernel) -> np.ndarray:
-        """The rows in the order of conditioning, in the space where near is correlated: (n, I + 1)."""
-        return take(self.X, self.conditioning, partial(embed, kernel), self.X.shape[1] + 1)
+        """The rows in the order of conditioning, in the space where near is correlated: (n, E)."""
+        width = kernel.embedding(self.X[:1]).shape[1]
+        return take(self.X, self.conditioning, kernel.embedding, width)
 
     def _anchors(self, kernel: Kernel, metric: str) -> Anchors:
         """Anchors by distance in the metric; the paper's approximations need rows, and get its rule."""
@@ -151,10 +151,11 @@ class Builder:
                 self.X, dials.rank, dials.anchors, rng, kernel, kernel.diag, must_be_rows=True
             )
         if metric == "kernel":
-            chosen = choose_anchors(self.X, dials.rank, dials.anchors, rng, metric=partial(embed, kernel))
-            points = unembed(kernel, chosen.points) if chosen.rows is None else self.X[chosen.rows]
-            return Anchors(points, chosen.rows)
-        weights = np.sqrt(np.asarray(kernel.sigma_u2, float))
+            chosen = choose_anchors(self.X, dials.rank, dials.anchors, rng, metric=kernel.embedding)
+            if chosen.rows is None:
+                return Anchors(kernel.unembedding(chosen.points, self.X.shape[1]), None)
+            return Anchors(self.X[chosen.rows], chosen.rows)
+        weights = np.sqrt(kernel.input_weights(self.X.shape[1]))
         # A weight of zero could not be undone; inputs below a thousandth are as good as ignored.
         weights = np.maximum(weights / weights.max(), 1e-3)
         chosen = choose_anchors(self.X, dials.rank, dials.anchors, rng, metric=lambda X: X * weights)

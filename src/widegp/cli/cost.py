@@ -57,10 +57,10 @@ def cost(
     from widegp.approximations.layout import Dials
     from widegp.compute.backend import choose_backend
     from widegp.inference.choose import choose_dials
-    from widegp.kernels.closed import named
+    from widegp.kernels import named
 
     asked = Dials(approximation, rank, neighbors, "kmeans", "random", None)
-    kernel = named("mixed").replace(sigma_u2=1 / n_inputs)
+    kernel = named("mixed").at_start(n_inputs)
     chosen = choose_backend(kernel, backend)
     rates = _rates(min(n, TIMED_ROWS), n_inputs, kernel, chosen)
     dials = choose_dials(asked, n, n_inputs, ard, budget, lambda: rates)

@@ -31,6 +31,7 @@ def fit(
     target: options.Target,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="MODEL", help="File for the model.")],
     drop: options.Drop = None,
+    kernel: options.KernelName = "mixed",
     rank: options.Rank = 500,
     neighbors: options.Neighbors = 30,
     predict_neighbors: options.PredictNeighbors = 400,
@@ -65,9 +66,9 @@ def fit(
     not_the_same(out, table=table)
     journal = _journal(checkpoint, resume)
     settings = options.regressor_settings(
-        rank=rank, neighbors=neighbors, predict_neighbors=predict_neighbors, approximation=approximation,
-        anchors=anchors, ard=ard, transform=transform, budget=budget, backend=backend,
-        checkpoint=None if journal is None else str(journal),
+        kernel=kernel, rank=rank, neighbors=neighbors, predict_neighbors=predict_neighbors,
+        approximation=approximation, anchors=anchors, ard=ard, transform=transform, budget=budget,
+        backend=backend, checkpoint=None if journal is None else str(journal),
     )  # fmt: skip
     if resume and journal is not None:
         _say_what_is_resumed(journal)

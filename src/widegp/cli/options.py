@@ -49,6 +49,16 @@ def probability(value: float) -> float:
     return value
 
 
+def kernel_name(name: str) -> str:
+    """Refuse a kernel that there is not; the usual one is known without loading the others."""
+    if name != "mixed":
+        from widegp.kernels import NAMES
+
+        if name not in NAMES:
+            raise typer.BadParameter(f"there is no kernel {name!r}; choose one of {', '.join(NAMES)}.")
+    return name
+
+
 Approximation = Literal[
     "auto", "exact", "full-scale", "vecchia", "fitc", "vfe", "dtc", "subset", "nystrom"
 ]  # fmt: skip
@@ -69,6 +79,10 @@ ModelFile = Annotated[
 ]
 Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
 Drop = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")]
+KernelName = Annotated[
+    str,
+    typer.Option(callback=kernel_name, metavar="NAME", help="Kernel, such as mixed, tanh, rbf or matern32."),
+]
 Rank = Annotated[
     int,
     typer.Option(

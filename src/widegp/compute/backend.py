@@ -160,15 +160,14 @@ class Backend(Protocol):
 
 
 def choose_backend(kernel: Kernel, name: str = "auto") -> Backend:
-    """``"native"`` for closed forms where no accelerator is found, ``"xla"`` otherwise."""
-    from widegp.kernels.closed import ClosedForm
-
+    """``"native"`` for kernels with a native form where no accelerator is found, ``"xla"`` otherwise."""
     if name not in ("auto", "native", "xla"):
         raise ValueError(f"Unknown backend {name!r}; choose 'auto', 'native' or 'xla'.")
-    if name == "native" and not isinstance(kernel, ClosedForm):
+    native = kernel.native_form() is not None
+    if name == "native" and not native:
         raise ValueError(f"{type(kernel).__name__} has no closed form; use backend='xla' for it.")
     if name == "auto":
-        name = "native" if isinstance(kernel, ClosedForm) and not _accelerator() else "xla"
+        name = "native" if native and not _accelerator() else "xla"
     if name == "native":
         from widegp.compute.native import NativeBackend
 

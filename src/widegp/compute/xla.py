@@ -117,8 +117,9 @@ class XlaBackend:
         return *bars, row_bars if by_row else None
 
     def kernel_gradient(self, kernel: Kernel, cotangent: Kernel) -> dict[str, np.ndarray]:
+        slopes = cotangent.parameters()
         return {
-            name: np.asarray(getattr(cotangent, name), float).reshape(np.shape(value))
+            name: np.asarray(slopes[name], float).reshape(np.shape(value))
             for name, value in kernel.parameters().items()
         }
 
@@ -185,13 +186,6 @@ def _sets(block: Block) -> tuple[Array, Array]:
     return jnp.maximum(members, 0), members >= 0
 
 
-def _kernel_on_sets(kernel: Kernel, points: Array) -> Array:
-    """K_MM: points (B, m + 1, I) -> (B, m + 1, m + 1)."""
-    inner = jnp.einsum("bmi,bni->bmn", points * kernel.sigma_u2, points, precision="highest")
-    d = kernel.sigma_a2 + jnp.sum(points * points * kernel.sigma_u2, axis=-1)
-    return kernel._entry(kernel.sigma_a2 + inner, d[:, :, None], d[:, None, :])
-
-
 @jax.jit
 def _condition(kernel: Kernel, noise: Array, block: Block, features: Array) -> tuple[Conditional, Any]:
     members, exists = _sets(block)
@@ -199,7 +193,7 @@ def _condition(kernel: Kernel, noise: Array, block: Block, features: Array) -> t
     y = jnp.where(exists, block.y[members], 0.0)
     low_rank = jnp.einsum("bmr,bnr->bmn", phi, phi, precision="highest")
     both = exists[:, :, None] & exists[:, None, :]
-    residual = jnp.where(both, _kernel_on_sets(kernel, points) - low_rank, 0.0)
+    residual = jnp.where(both, kernel.between(points, points) - low_rank, 0.0)
     diagonal = jnp.where(exists, noise * block.spread[members], 1.0)
     L = jnp.linalg.cholesky(residual + jnp.eye(members.shape[1], dtype=phi.dtype) * diagonal[:, :, None])
     ok = jnp.isfinite(L[:, -1, -1])
@@ -240,7 +234,7 @@ def _condition_pullback(
     T = by_d[:, None, None] * a_tilde[:, :, None] * a_tilde[:, None, :]
     T = T - (crossed + jnp.swapaxes(crossed, 1, 2)) / 2
     T = jnp.where(exists[:, :, None] & exists[:, None, :], T, 0.0)
-    kernel_bar = jax.grad(lambda k: jnp.sum(T * _kernel_on_sets(k, points)))(_floats(kernel))
+    kernel_bar = jax.grad(lambda k: jnp.sum(T * k.between(points, points)))(_floats(kernel))
     noise_bar = jnp.diagonal(T, axis1=1, axis2=2) * noise * block.spread[members]
     to_members = -(a_tilde[:, :, None] * v[:, None, :]) - s_tilde[:, :, None] * rows.features[:, None, :]
     to_members = to_members * exists[:, :, None]

@@ -16,13 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from widegp.inference.parameters import FRACTION, kind_of
 from widegp.kernels.base import Kernel
-from widegp.kernels.closed import NAMES, LeakyReLU, Mixture
+from widegp.kernels.closed import LeakyReLU, Mixture
+from widegp.kernels.parameters import EXP, FRACTION, LOGISTIC, Map
 
 Array = Any
 
 LOG, LOGIT, SIMPLEX = "log", "logit", "simplex"
+# From zeta to theta; weights are divided by their sum afterwards.
+MAPS: dict[str, Map] = {LOG: EXP, LOGIT: LOGISTIC, SIMPLEX: EXP}
 
 
 @dataclass(frozen=True)
@@ -63,22 +65,18 @@ class Coordinates:
 
     def slopes(self) -> np.ndarray:
         """T = d theta / d zeta (p, p), diagonal but for the weights: dw_m/dzeta_k = w_m (1{m=k} - w_k)."""
-        factors = {LOG: lambda t: t, LOGIT: lambda t: t * (1 - t), SIMPLEX: lambda t: t}
-        T = np.diag([factors[s](t) for s, t in zip(self.scales, self.theta, strict=True)])
+        maps = [MAPS[scale] for scale in self.scales]
+        T = np.diag([m.slope(m.inverse(t)) for m, t in zip(maps, self.theta, strict=True)])
         on = np.flatnonzero([s == SIMPLEX for s in self.scales])
         T[np.ix_(on, on)] -= np.outer(self.theta[on], self.theta[on])
         return T
 
     def moved(self, direction: np.ndarray) -> np.ndarray:
         """theta after zeta has moved by ``direction`` (p,)."""
-        scales = np.array(self.scales)
-        theta, out = self.theta, np.empty_like(self.theta)
-        out[scales == LOG] = (theta * np.exp(direction))[scales == LOG]
-        odds = theta / np.where(scales == LOGIT, 1 - theta, 1.0) * np.exp(direction)
-        out[scales == LOGIT] = (odds / (1 + odds))[scales == LOGIT]
-        on = scales == SIMPLEX
-        grown = (theta * np.exp(direction))[on]
-        out[on] = grown / (grown.sum() + 1 - theta[on].sum())
+        steps = zip((MAPS[scale] for scale in self.scales), self.theta, direction, strict=True)
+        out = np.array([m.forward(m.inverse(t) + step) for m, t, step in steps])
+        on = np.array(self.scales) == SIMPLEX
+        out[on] /= out[on].sum() + 1 - self.theta[on].sum()
         return out
 
 
@@ -113,13 +111,14 @@ def _of_free(kernel: Kernel) -> tuple[list[str], list[float], list[str], Callabl
     values: list[float] = []
     scales: list[str] = []
     places: dict[str, slice | int] = {}
+    fractions = {p.name for p in kernel.declarations() if p.kind is FRACTION}
     for name, value in kernel.parameters().items():
         entries = np.atleast_1d(np.asarray(value, float))
         start = len(names)
         places[name] = start if np.ndim(value) == 0 else slice(start, start + entries.size)
         names += [name] if np.ndim(value) == 0 else [f"{name}[{j}]" for j in range(entries.size)]
         values += entries.tolist()
-        scales += [LOGIT if kind_of(name) is FRACTION else LOG] * entries.size
+        scales += [LOGIT if name in fractions else LOG] * entries.size
 
     def kernel_at(theta: Array) -> Kernel:
         return kernel.replace(**{name: theta[place] for name, place in places.items()})
@@ -159,8 +158,7 @@ def _of_mixture(kernel: Mixture) -> tuple[list[str], list[float], list[str], Cal
 
 def component_names(kernel: Mixture) -> list[str]:
     """tanh, sigmoid, relu, leaky_relu; a second one of a kind gets its number."""
-    words = {cls: word for word, cls in NAMES.items()}
-    plain = [words.get(type(c), type(c).__name__) for c in kernel.components]
+    plain = [c.word for c in kernel.components]
     return [w if plain.count(w) == 1 else f"{w}{plain[: m + 1].count(w)}" for m, w in enumerate(plain)]
 
 

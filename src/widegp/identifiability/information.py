@@ -12,7 +12,6 @@ from widegp.identifiability.derivatives import Covariance, conditional_informati
 from widegp.identifiability.spectrum import Information
 from widegp.kernels.base import Kernel
 from widegp.neighbors import locality_blocks
-from widegp.neighbors.metric import embed
 
 NAMES = ("auto", "exact", "blocks")
 # Rows up to which "auto" is exact: about 10 s on one core.
@@ -83,7 +82,7 @@ def block_information(
     given, rest = whiten(covariance, X[order[:rank]]), X[order[rank:]]
     if len(rest) == 0:
         return given.information(), "exact"
-    points = embed(at.kernel_at(at.theta[:-1]), rest)
+    points = at.kernel_at(at.theta[:-1]).embedding(rest)
     blocks = [rows for rows, _ in locality_blocks(np.zeros((len(rest), 0), int), points, block_rows)]
     chosen = np.arange(len(blocks))
     if max_blocks is not None and len(blocks) > max_blocks:

@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike
 from widegp.approximations.build import Builder
 from widegp.approximations.layout import Dials
 from widegp.compute.backend import choose_backend
-from widegp.identifiability.coordinates import LOG, LOGIT, Coordinates
+from widegp.identifiability.coordinates import MAPS, SIMPLEX, Coordinates
 from widegp.inference.objective import MapObjective, Problem, start_values
-from widegp.inference.parameters import ParameterSpace, from_unconstrained, slope, to_unconstrained
+from widegp.inference.parameters import ParameterSpace
 from widegp.inference.priors import Prior, resolve_priors
 from widegp.kernels.base import Kernel
+from widegp.kernels.parameters import Map
 from widegp.warps import make_warp
 
 STEP = 1e-4
@@ -42,13 +43,13 @@ def map_objective(
     if rows.ndim != 2 or target.shape != (len(rows),):
         raise ValueError(f"X must be (n, I) and y (n,); got {rows.shape} and {target.shape}.")
     engine = choose_backend(kernel, backend)
-    ard = np.ndim(kernel.sigma_u2) > 0
+    ard = any(np.ndim(kernel.parameters()[name]) > 0 for name in kernel.per_input)
     dials = Dials(approximation, rank, neighbors, "kmeans", "random", None)
     with engine.scope():
         likelihood = Builder(rows, dials, engine, seed).build(kernel)
     values = start_values(kernel, noise, np.zeros(0), None)
-    space = ParameterSpace.of(values, (), log=True)
-    chosen = resolve_priors(priors, rows.shape[1], ard)
+    space = ParameterSpace.of(kernel, values)
+    chosen = resolve_priors(priors, kernel, rows.shape[1], ard)
     problem = Problem(kernel, target, make_warp("none"), chosen)
     return problem.on(likelihood, space), space.pack(values)
 
@@ -60,20 +61,18 @@ def prior_curvature(at: Coordinates, priors: dict[str, Prior]) -> np.ndarray:
     """
     out = np.zeros(len(at.names))
     for j, (name, scale) in enumerate(zip(at.names, at.scales, strict=True)):
-        root = name.split("[")[0]
-        prior = priors.get(root)
-        if prior is None or scale not in (LOG, LOGIT):
-            continue
-        out[j] = max(_second(prior, root, at.theta[j], 2.0 if root == "sigma_eps2" else 1.0), 0.0)
+        prior = priors.get(name.split("[")[0])
+        if prior is not None and scale != SIMPLEX:
+            out[j] = max(_second(prior, MAPS[scale], at.theta[j]), 0.0)
     return out
 
 
-def _second(prior: Prior, root: str, value: float, stretch: float) -> float:
-    """By central differences; the optimiser's z of the noise is half its logarithm (``stretch`` 2)."""
-    z = float(to_unconstrained(root, np.asarray(value), log=True))
+def _second(prior: Prior, mapped: Map, value: float) -> float:
+    """d^2 [-log p] / d zeta^2 at a value, by central differences of the slope."""
+    zeta = mapped.inverse(value)
 
     def gradient(shift: float) -> float:
-        at = np.asarray(z + shift)
-        return float(prior.slope(from_unconstrained(root, at, log=True)) * slope(root, at, log=True))
+        at = np.asarray(zeta + shift)
+        return float(prior.slope(mapped.forward(at)) * mapped.slope(at))
 
-    return (gradient(STEP) - gradient(-STEP)) / (2 * STEP) / stretch**2
+    return (gradient(STEP) - gradient(-STEP)) / (2 * STEP)

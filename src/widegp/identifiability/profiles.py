@@ -12,7 +12,6 @@ from scipy.interpolate import PchipInterpolator
 
 from widegp.inference.objective import Answer, MapObjective
 from widegp.inference.optimizers import Task, lbfgs
-from widegp.inference.parameters import from_unconstrained, to_unconstrained
 from widegp.inference.result import Reason
 
 # Half the 95% quantile of chi-square with one degree of freedom.
@@ -98,8 +97,8 @@ def profile(
         points = [best, *_march(objective, best, j, 1.0, max_iter, max_points, drop)]
         points += _march(objective, best, j, -1.0, max_iter, max_points, drop)
     else:
-        root = name.split("[")[0]
-        targets = np.sort(to_unconstrained(root, np.asarray(grid, float), objective.space.log))
+        mapped = objective.space.map_of(name.split("[")[0])
+        targets = np.sort(mapped.inverse(np.asarray(grid, float)))
         points = [best, *_sweep(objective, best, j, targets[targets >= best.z[j]], max_iter)]
         points += _sweep(objective, best, j, targets[targets < best.z[j]][::-1], max_iter)
     return _assembled(objective, name, j, sorted(points, key=lambda p: p.z[j]), drop)
@@ -167,14 +166,14 @@ def _march(
 
 
 def _assembled(objective: MapObjective, name: str, j: int, points: list[_Point], drop: float) -> Profile:
-    space, root = objective.space, name.split("[")[0]
+    space, mapped = objective.space, objective.space.map_of(name.split("[")[0])
     zeta = np.array([p.z[j] for p in points])
     curve = np.array([p.value for p in points])
     curve = curve - curve.min()
     ends = (_crossing(zeta[::-1], curve[::-1], drop), _crossing(zeta, curve, drop))
 
     def value(z: float) -> float:
-        return float(from_unconstrained(root, np.asarray(z), space.log))
+        return float(mapped.forward(np.asarray(z)))
 
     others = [np.concatenate([np.ravel(v) for v in space.unpack(p.z).values()]) for p in points]
     return Profile(

@@ -134,7 +134,7 @@ def identify_table(
     information = _estimated(fisher_information(kernel, noise, rows, seed=seed), kernel)
     if information.approximation != "exact":
         notes.append(f"Information of {len(rows)} rows: {information.approximation}.")
-    priors = resolve_priors(model.priors, rows.shape[1], bool(model.ard))
+    priors = resolve_priors(model.priors, kernel, rows.shape[1], bool(model.ard))
     posterior = information.with_prior(prior_curvature(information.coordinates, priors))
     if SIMPLEX in information.coordinates.scales and "weights" in priors:
         notes.append("The prior of the weights is not counted in the standard errors.")

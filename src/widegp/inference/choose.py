@@ -30,7 +30,6 @@ from widegp.inference.optimizers import lbfgs
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.kernels.base import Kernel
 from widegp.neighbors import nearest_earlier
-from widegp.neighbors.metric import embed
 from widegp.warps import candidates, make_warp, profile_start
 
 Clock = Callable[[], float]
@@ -72,7 +71,7 @@ def calibrate(
         few = Size("exact", min(START_ROWS, len(X)), X.shape[1], 0, 0)
         exact = Dense(X[: few.n_rows], backend)
         dense = _seconds(partial(exact.evaluate, kernel, Observed(y[: few.n_rows], noise)), clock)
-    points = embed(kernel, X)
+    points = kernel.embedding(X)
     search = _seconds(partial(nearest_earlier, points, min(30, len(X) - 1)), clock) / len(X) ** 2
     rates = _rates(np.array(work), np.array(seconds))
     return Calibration(*rates, dense / few.work.dense, search)
@@ -167,12 +166,12 @@ def choose_warp(
     y = scale["offset"] + scale["scale"] * problem.y
     rows = np.random.default_rng(builder.seed).permutation(len(y))[: min(len(y), START_ROWS)]
     likelihood = Dense(builder.X[rows], builder.backend)
-    scalar = {k: (np.asarray(v.mean()) if k == "sigma_u2" else v) for k, v in start.items()}
+    scalar = {k: np.asarray(v.mean()) if k in problem.kernel.per_input else v for k, v in start.items()}
     best = (np.inf, "none", np.zeros(0))
     for name in candidates(y):
         warp, psi = make_warp(name, **scale), profile_start(problem.y, name, **scale)
         values = scalar | ({"psi": psi} if psi.size else {})
-        space = ParameterSpace.of(values, tuple(warp.bounds) if psi.size else ())
+        space = ParameterSpace.of(problem.kernel, values, tuple(warp.bounds) if psi.size else ())
         objective = replace(problem.restricted(rows), warp=warp).on(likelihood, space)
         out = lbfgs(run.task(objective, 20), space.pack(values))
         if out.value < best[0]:

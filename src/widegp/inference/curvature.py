@@ -9,7 +9,6 @@ import numpy as np
 from widegp.approximations.family import Family
 from widegp.inference.fit import Fitted
 from widegp.inference.objective import MapObjective
-from widegp.inference.parameters import slope
 from widegp.inference.result import Direction, Reason
 
 STEP = 1e-3
@@ -52,7 +51,7 @@ def describe(fitted: Fitted) -> tuple[dict[str, float], tuple[Direction, ...]]:
         root = name.split("[")[0]
         # A vector's direction is a unit vector: each entry moves by 1 / sqrt(k) of the step along it.
         share = 1 / np.sqrt(parts[root].size) if name == root else 1.0
-        mean_slope = np.mean(np.abs(slope(root, parts[root], space.log)))
+        mean_slope = np.mean(np.abs(space.map_of(root).slope(parts[root])))
         errors[name] = float(np.sqrt(covariance[j, j]) * mean_slope * share)
     return errors, open_ones
 

@@ -126,13 +126,13 @@ def fit_map(
     which the caller makes next, begins where this ends.
     """
     clock = time.perf_counter()
-    size, adam_steps = _size(builder, start), settings.name == "adam"
+    psi_bounds = tuple(problem.warp.bounds) if "psi" in start else ()
+    space = ParameterSpace.of(problem.kernel, start, psi_bounds, log=settings.name == "lbfgs")
+    size, adam_steps = _size(builder, space, start), settings.name == "adam"
     explores = settings.explore and not adam_steps
     watch = Watch(report, fit_plan(size, Calibration(), explores, settings.max_iter, adam_steps))
     deadline = None if settings.seconds is None else clock + settings.seconds
     run = Run(settings, watch, deadline, journal)
-    psi_bounds = tuple(problem.warp.bounds) if "psi" in start else ()
-    space = ParameterSpace.of(start, psi_bounds, log=settings.name == "lbfgs")
     seconds: dict[str, float] = {}
     starts, curvature = [start], None
     if explores:
@@ -160,8 +160,8 @@ def _coarse(
     far out in one of them costs more than it saves.
     """
     found: list[Values] = []
-    values, reserve, curvature = _isotropic(start), 0.0, None
-    small, whole = ParameterSpace.of(values, space.psi_bounds, space.log), _size(builder, start)
+    values, reserve, curvature = _isotropic(start, space.per_input), 0.0, None
+    small, whole = space.like(values), _size(builder, space, start)
     sizes = [len(rows) for rows in coarse_rows(builder)] + [whole.n_rows]
     for rows, after in zip(coarse_rows(builder), sizes[1:], strict=True):
         tick = time.perf_counter()
@@ -172,7 +172,7 @@ def _coarse(
         if fitted.optimum.reason is not Reason.FAILED:
             values, curvature = fitted.values, _curvature(fitted, after, whole.n_rows)
             found.append(_spread(values, start))
-        reserve = _least_seconds(fitted, _size(part, values), whole)
+        reserve = _least_seconds(fitted, _size(part, space, values), whole)
         seconds[f"{len(rows)} rows"] = time.perf_counter() - tick
     return found, curvature if found and small.shapes == space.shapes else None
 
@@ -195,19 +195,23 @@ def _curvature(fitted: Fitted, rows: int, whole: int) -> np.ndarray | None:
     return H - prior * (1 / n_rows - 1 / rows)
 
 
-def _isotropic(values: Values) -> Values:
+def _isotropic(values: Values, per_input: tuple[str, ...]) -> Values:
     """The same with one variance for all inputs."""
-    return {k: np.asarray(v.mean()) if k == "sigma_u2" else v for k, v in values.items()}
+    return {k: np.asarray(v.mean()) if k in per_input else v for k, v in values.items()}
 
 
 def _spread(values: Values, like: Values) -> Values:
     """The same with a variance for every input where ``like`` has one."""
-    return {**values, "sigma_u2": np.broadcast_to(values["sigma_u2"], like["sigma_u2"].shape).copy()}
+    return {name: np.broadcast_to(value, like[name].shape).copy() for name, value in values.items()}
 
 
-def _size(builder: Builder, start: Values) -> Size:
+def _has_ard(space: ParameterSpace, values: Values) -> bool:
+    return any(values[name].ndim > 0 for name in space.per_input)
+
+
+def _size(builder: Builder, space: ParameterSpace, values: Values) -> Size:
     dials, (n_rows, n_inputs) = builder.dials, builder.X.shape
-    return Size(dials.name, n_rows, n_inputs, dials.rank, dials.neighbors, start["sigma_u2"].ndim > 0)
+    return Size(dials.name, n_rows, n_inputs, dials.rank, dials.neighbors, _has_ard(space, values))
 
 
 def _least_seconds(coarse: Fitted, part: Size, whole: Size) -> float:
@@ -257,7 +261,7 @@ def _rounds(
             metric = layout.metric
         seconds["search"] += time.perf_counter() - tick
         limit = run.settings.max_iter - done
-        if rounds == 1 and _refreshes(builder, values) and run.settings.name == "lbfgs":
+        if rounds == 1 and _refreshes(builder, space, values) and run.settings.name == "lbfgs":
             limit = min(limit, FIRST_ROUND_ITERATIONS)
         tick = time.perf_counter()
         optimum = run.optimise(objective, values, limit, curvature)
@@ -287,9 +291,9 @@ def _with_better_anchors(
     return objective, layout
 
 
-def _refreshes(builder: Builder, values: Values) -> bool:
+def _refreshes(builder: Builder, space: ParameterSpace, values: Values) -> bool:
     """Whether the metric moves while variances by input are fitted, so that a first round should be short."""
-    return builder.approximation.neighbors and values["sigma_u2"].ndim > 0
+    return builder.approximation.neighbors and _has_ard(space, values)
 
 
 def _stale(builder: Builder, layout: Layout, kernel: Kernel, optimum: Optimum) -> bool:
@@ -348,14 +352,14 @@ def explore(run: Run, builder: Builder, problem: Problem, start: Values, space: 
     """
     n = len(builder.X)
     rows = np.random.default_rng(builder.seed).permutation(n)[: min(n, START_ROWS)]
-    scalar = _isotropic(start)
-    small = ParameterSpace.of(scalar, space.psi_bounds)
+    scalar = _isotropic(start, space.per_input)
+    small = space.like(scalar)
     objective = problem.restricted(rows).on(Dense(builder.X[rows], builder.backend), small)
     best: Optimum | None = None
     for factor, noise in ((1.0, 1.0), (8.0, 0.25), (0.1, 4.0)):
         trial = {
             **scalar,
-            "sigma_u2": scalar["sigma_u2"] * factor,
+            **{name: scalar[name] * factor for name in space.per_input},
             "sigma_eps2": scalar["sigma_eps2"] * noise,
         }
         out = lbfgs(run.task(objective, 25), small.pack(trial))

@@ -100,9 +100,10 @@ def with_values(kernel: Kernel, values: Values) -> Kernel:
 
 
 def start_values(kernel: Kernel, noise: float, psi: np.ndarray, ard_inputs: int | None) -> Values:
-    """Where a fit begins, in the order sigma_*, alpha, w, sigma_eps2, psi."""
+    """Where a fit begins: the kernel's parameters in their own order, sigma_eps2, psi."""
     values = {name: np.asarray(value, float) for name, value in kernel.parameters().items()}
-    if ard_inputs is not None and values["sigma_u2"].ndim == 0:
-        values["sigma_u2"] = np.full(ard_inputs, float(values["sigma_u2"]))
+    for name in kernel.per_input:
+        if ard_inputs is not None and values[name].ndim == 0:
+            values[name] = np.full(ard_inputs, float(values[name]))
     values["sigma_eps2"] = np.asarray(noise, float)
     return values | ({"psi": psi} if psi.size else {})

@@ -1,84 +1,100 @@
-"""What every limit kernel shares: pre-activation moments, diagonal, precision, free parameters."""
+"""What every kernel offers, and how a kernel becomes a frozen dataclass that JAX can take apart."""
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from widegp.kernels.parameters import Parameter
+
+if TYPE_CHECKING:
+    from widegp.kernels.arc import ArcForm
+    from widegp.kernels.composite import Product, Sum
+
 Array = Any  # NumPy or JAX; the kernels follow whichever they are given.
 
-VARIANCES = ("sigma_a2", "sigma_u2", "sigma_b2", "sigma_v2")
+CURVE_POINTS = 81
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+class Curve(NamedTuple):
+    """Named parts of K, each (points,), over x (points,): the "correlation" or the "distance" of two rows.
+
+    ``variance`` is that of both pre-activations, where correlations are theirs.
+    """
+
+    axis: str
+    x: np.ndarray
+    parts: dict[str, np.ndarray]
+    variance: float | None = None
+
+
 class Kernel(ABC):
-    """K(x, x') = sigma_b2 + sigma_v2 E[h(Z) h(Z')], eq. (kernel_general_main).
-
-    (Z, Z') is centred Gaussian with covariance c = sigma_a2 + sum_i sigma_u2_i x_i x'_i and variances
-    d, e = sigma_a2 + |x|^2, |x'|^2 in the same metric (appendix, pre-activation moments).
-    An activation h enters through ``moment`` alone, an elementwise map of (c, d, e).
-
-    Parameters
-    ----------
-    sigma_a2, sigma_u2 : prior variances of the hidden biases and hidden weights;
-        ``sigma_u2`` may be a vector with one entry per input (ARD).
-    sigma_b2, sigma_v2 : prior variances of the output bias and (times the width) output weights.
+    """A covariance function K(x, x') with declared parameters; `MomentKernel` and `StationaryKernel` are the
+    families to derive from, `Sum` and `Product` what ``+`` and ``*`` make.
 
     NumPy in, NumPy out, in float64 whatever JAX's global setting is; JAX arrays and tracers (in
     the inputs or the parameters) keep their own precision and work under ``jit``, ``grad``, ``vmap``.
     """
 
-    sigma_a2: Array = 1.0
-    sigma_u2: Array = 1.0
-    sigma_b2: Array = 1.0
-    sigma_v2: Array = 1.0
+    declared: ClassVar[tuple[Parameter, ...]] = ()
+    """The parameters that a fit may move."""
+    free: ClassVar[tuple[str, ...]] = ()
+    """Their names."""
+    word: ClassVar[str] = ""
+    """Name of the class in settings and in the parameters of sums; by default its own in lower case."""
 
-    free: ClassVar[tuple[str, ...]] = VARIANCES
-    """Names of the parameters that a fit may move."""
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "declared" in vars(cls):
+            cls.free = tuple(parameter.name for parameter in cls.declared)
+        if "word" not in vars(cls):
+            cls.word = cls.__name__.lower()
 
     @abstractmethod
-    def moment(self, c: Array, d: Array, e: Array) -> Array:
-        """E[h(Z) h(Z')] for Cov(Z, Z') = c, Var Z = d, Var Z' = e, elementwise."""
+    def between(self, X: Array, Y: Array) -> Array:
+        """K for all pairs of rows, in batches: X (..., n, I), Y (..., p, I) -> (..., n, p), JAX arrays."""
 
-    def preactivation_variance(self, X: Array) -> Array:
-        """d(x) = sigma_a2 + sum_i sigma_u2_i x_i^2; X (n, I) -> (n,)."""
-        return self.sigma_a2 + jnp.sum(X * X * self.sigma_u2, axis=-1)
+    @abstractmethod
+    def variance(self, X: Array) -> Array:
+        """K(x, x): X (..., I) -> (...), JAX arrays."""
 
-    def __call__(self, X: Array, Y: Array | None = None) -> Array:
-        """K(X, Y): X (n, I), Y (p, I) -> (n, p); Y defaults to X."""
-        if _all_numpy(self, X, Y):
-            with jax.enable_x64(True):
-                Y64 = None if Y is None else jnp.asarray(Y, float)
-                return np.array(self._matrix(jnp.asarray(X, float), Y64))
-        return self._matrix(jnp.asarray(X), None if Y is None else jnp.asarray(Y))
+    @abstractmethod
+    def embedding(self, X: np.ndarray) -> np.ndarray:
+        """Points whose Euclidean distance orders rows by their correlation: (n, I) -> (n, E)."""
 
-    def diag(self, X: Array) -> Array:
-        """K(x, x) for every row of X: (n, I) -> (n,)."""
-        if _all_numpy(self, X):
-            with jax.enable_x64(True):
-                return np.array(self._diagonal(jnp.asarray(X, float)))
-        return self._diagonal(jnp.asarray(X))
+    @abstractmethod
+    def unembedding(self, points: np.ndarray, n_inputs: int) -> np.ndarray:
+        """Rows (r, I) of points (r, E) of the embedding, or of means of several of them."""
 
-    def _matrix(self, X: Array, Y: Array | None) -> Array:
-        _check_inputs(self, X, Y)
-        d = self.preactivation_variance(X)
-        e = d if Y is None else self.preactivation_variance(Y)
-        right = X if Y is None else Y
-        inner = weighted_products(X, right, self.sigma_u2)
-        return self._entry(self.sigma_a2 + inner, d[:, None], e[None, :])
+    @abstractmethod
+    def input_weights(self, n_inputs: int) -> np.ndarray:
+        """How strongly each input acts, as a factor of its square: (I,)."""
 
-    def _diagonal(self, X: Array) -> Array:
-        _check_inputs(self, X, None)
-        d = self.preactivation_variance(X)
-        return self._entry(d, d, d)
+    @abstractmethod
+    def signal_variance(self) -> float:
+        """Scale of the part of K that depends on the rows."""
 
-    def _entry(self, c: Array, d: Array, e: Array) -> Array:
-        return self.sigma_b2 + self.sigma_v2 * self.moment(c, d, e)
+    @abstractmethod
+    def summands(self) -> dict[str, Kernel]:
+        """Kernels, by what a reader would call them, that add up to this one."""
+
+    def native_form(self) -> ArcForm | None:
+        """The numbers that `widegp.compute.native` needs, or None: XLA then computes this kernel."""
+        return None
+
+    def declarations(self) -> tuple[Parameter, ...]:
+        """The declared parameters of this very kernel."""
+        return self.declared
+
+    @property
+    def per_input(self) -> tuple[str, ...]:
+        """Names of the parameters that may have one entry per input (ARD)."""
+        return tuple(p.name for p in self.declarations() if p.per_input)
 
     def parameters(self) -> dict[str, Array]:
         """The free parameters by name."""
@@ -86,18 +102,86 @@ class Kernel(ABC):
 
     def replace(self, **parameters: Array) -> Self:
         """A copy with some parameters changed."""
-        return dataclasses.replace(self, **parameters)
+        kernel: Any = self
+        return dataclasses.replace(kernel, **parameters)
+
+    def at_start(self, n_inputs: int) -> Self:
+        """Where a fit begins on standardised inputs: what acts along all inputs is shared out among them.
+
+        Pre-activations, or distances, are then of unit order whatever the number of inputs.
+        """
+        values = self.parameters()
+        return self.replace(**{name: values[name] / n_inputs for name in self.per_input})
+
+    def __call__(self, X: Array, Y: Array | None = None) -> Array:
+        """K(X, Y): X (n, I), Y (p, I) -> (n, p); Y defaults to X."""
+        if _all_numpy(self, X, Y):
+            with jax.enable_x64(True):
+                rows = jnp.asarray(X, float)
+                return np.array(self._checked_between(rows, rows if Y is None else jnp.asarray(Y, float)))
+        rows = jnp.asarray(X)
+        return self._checked_between(rows, rows if Y is None else jnp.asarray(Y))
+
+    def diag(self, X: Array) -> Array:
+        """K(x, x) for every row of X: (n, I) -> (n,)."""
+        if _all_numpy(self, X):
+            with jax.enable_x64(True):
+                return np.array(self._checked_variance(jnp.asarray(X, float)))
+        return self._checked_variance(jnp.asarray(X))
+
+    def _checked_between(self, X: Array, Y: Array) -> Array:
+        check_inputs(self, X, Y)
+        return self.between(X, Y)
+
+    def _checked_variance(self, X: Array) -> Array:
+        check_inputs(self, X, X)
+        return self.variance(X)
+
+    def curve(self, rows: np.ndarray, points: int = CURVE_POINTS) -> Curve:
+        """K(x, x + t v) by component over t >= 0, x the mean row and v a unit step along all inputs alike.
+
+        rows (s, I) as the kernel sees them; t runs to the root mean square distance of two of them.
+        """
+        rows = np.asarray(rows, float)
+        n_inputs, centre = rows.shape[1], rows.mean(0)
+        largest = float(np.sqrt(2 * rows.var(0).sum())) or 1.0
+        t = np.linspace(0, largest, points)
+        moved = centre + t[:, None] / np.sqrt(n_inputs)
+        parts = {name: part(centre[None], moved)[0] for name, part in self.summands().items()}
+        return Curve("distance", t, parts)
+
+    def __add__(self, other: Kernel) -> Sum:
+        from widegp.kernels.composite import Sum
+
+        return Sum.of(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Kernel) -> Product:
+        from widegp.kernels.composite import Product
+
+        return Product.of(self, other) if isinstance(other, Kernel) else NotImplemented
 
 
-def weighted_products(X: Array, Y: Array, weights: Array) -> Array:
-    """sum_i weights_i x_i y_i for all pairs of rows: X (n, I), Y (p, I) -> (n, p).
+class NetworkKernel(Kernel):
+    """K(x, x') = sigma_b2 + sigma_v2 E[h(Z) h(Z')], eq. (kernel_general_main): a wide network's covariance.
 
-    A single weight stays outside of the product, whose derivative by it then needs no second product.
+    sigma_u2 : prior variance, or squared scale, of the hidden weights; a vector has one entry per input.
+    sigma_b2, sigma_v2 : prior variances of the output bias and (times the width) output weights.
     """
-    highest = jax.lax.Precision.HIGHEST
-    if jnp.ndim(weights) == 0:
-        return weights * jnp.matmul(X, Y.T, precision=highest)
-    return jnp.matmul(X * weights, Y.T, precision=highest)
+
+    sigma_u2: Array
+    sigma_b2: Array
+    sigma_v2: Array
+
+    def input_weights(self, n_inputs: int) -> np.ndarray:
+        """sigma_u2, for each input."""
+        return np.broadcast_to(np.asarray(self.sigma_u2, float), (n_inputs,))
+
+    def signal_variance(self) -> float:
+        return float(self.sigma_v2)
+
+    def summands(self) -> dict[str, Kernel]:
+        """What is constant, and what the hidden layer adds."""
+        return {"level": self.replace(sigma_v2=0.0), "network": self.replace(sigma_b2=0.0)}
 
 
 def as_kernel(cls: type) -> type:
@@ -126,21 +210,23 @@ def as_kernel(cls: type) -> type:
     return cls
 
 
-def _all_numpy(*trees: Any) -> bool:
-    return not any(isinstance(leaf, jax.Array) for leaf in jax.tree_util.tree_leaves(trees))
-
-
-def _check_inputs(kernel: Kernel, X: Array, Y: Array | None) -> None:
-    if X.ndim != 2 or (Y is not None and Y.ndim != 2):
-        shapes = X.shape if Y is None else (X.shape, Y.shape)
+def check_inputs(kernel: Kernel, X: Array, Y: Array) -> None:
+    """Raise ValueError unless X and Y are tables of rows that suit each other and the kernel."""
+    if X.ndim != 2 or Y.ndim != 2:
+        shapes = X.shape if X is Y else (X.shape, Y.shape)
         raise ValueError(
             f"A kernel takes tables of rows, shape (n, I); got {shapes}. Reshape one row with X[None, :]."
         )
-    if Y is not None and X.shape[1] != Y.shape[1]:
+    if X.shape[1] != Y.shape[1]:
         raise ValueError(f"X has {X.shape[1]} inputs and Y has {Y.shape[1]}; they must agree.")
-    n_variances = np.size(kernel.sigma_u2)
-    if np.ndim(kernel.sigma_u2) > 0 and n_variances != X.shape[1]:
-        raise ValueError(
-            f"sigma_u2 has {n_variances} entries but the rows have {X.shape[1]} inputs;"
-            " pass one entry per input, or a single number."
-        )
+    values = kernel.parameters()
+    for name in kernel.per_input:
+        if np.ndim(values[name]) > 0 and np.size(values[name]) != X.shape[1]:
+            raise ValueError(
+                f"{name} has {np.size(values[name])} entries but the rows have {X.shape[1]} inputs;"
+                " pass one entry per input, or a single number."
+            )
+
+
+def _all_numpy(*trees: Any) -> bool:
+    return not any(isinstance(leaf, jax.Array) for leaf in jax.tree_util.tree_leaves(trees))

@@ -9,13 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from widegp.kernels.arc import ArcForm, combine
-from widegp.kernels.base import VARIANCES, Kernel, as_kernel
+from widegp.kernels.base import Kernel, as_kernel
+from widegp.kernels.moment import VARIANCES, MomentKernel
+from widegp.kernels.parameters import ALPHA, WEIGHTS, Parameter, W
 
 Array = Any
 Terms = tuple[Array, Array, Array, Array, Array]
 
 
-class ClosedForm(Kernel):
+class ClosedForm(MomentKernel):
     """A kernel whose moment is a combination of the five functions of `widegp.kernels.arc`."""
 
     def terms(self) -> Terms:
@@ -29,6 +31,31 @@ class ClosedForm(Kernel):
         """The whole kernel, sigma_b2 and sigma_v2 folded into the five coefficients."""
         constant, *rest = (self.sigma_v2 * t for t in self.terms())
         return ArcForm(self.sigma_a2, self.sigma_u2, (self.sigma_b2 + constant, *rest))
+
+    def native_form(self) -> ArcForm:
+        return self.arc()
+
+    def summands(self) -> dict[str, Kernel]:
+        """The constant; the arcsines of tanh and sigmoid, "smooth"; terms of the leaky ReLU, "angular"."""
+        k = self.arc().coefficients
+        groups = {
+            "level": (k[0], 0.0, 0.0, 0.0, 0.0),
+            "smooth": (0.0, k[1], k[2], 0.0, 0.0),
+            "angular": (0.0, 0.0, 0.0, k[3], k[4]),
+        }
+        make: Any = ArcTerms
+        hidden = {"sigma_a2": self.sigma_a2, "sigma_u2": self.sigma_u2}
+        return {name: make(**hidden, sigma_b2=0.0, given=terms) for name, terms in groups.items()}
+
+
+@as_kernel
+class ArcTerms(ClosedForm):
+    """``given``, five numbers, as the weights of the five functions: a part of another kernel."""
+
+    given: Terms = (0.0, 0.0, 0.0, 0.0, 0.0)
+
+    def terms(self) -> Terms:
+        return self.given
 
 
 @as_kernel
@@ -63,7 +90,8 @@ class LeakyReLU(ClosedForm):
     """max(z, alpha z), eq. (LCov4), exact: E = alpha c + (1 - alpha)^2 J(c, d, e)."""
 
     alpha: Array = 0.1
-    free: ClassVar[tuple[str, ...]] = (*VARIANCES, "alpha")
+    declared: ClassVar[tuple[Parameter, ...]] = (*MomentKernel.declared, ALPHA)
+    word: ClassVar[str] = "leaky_relu"
 
     def terms(self) -> Terms:
         return (0.0, 0.0, 0.0, self.alpha, (1 - self.alpha) ** 2)
@@ -78,7 +106,7 @@ class Mixed(ClosedForm):
 
     alpha: Array = 0.5
     w: Array = 0.5
-    free: ClassVar[tuple[str, ...]] = (*VARIANCES, "alpha", "w")
+    declared: ClassVar[tuple[Parameter, ...]] = (*MomentKernel.declared, ALPHA, W)
 
     def terms(self) -> Terms:
         angular = 1 - self.w
@@ -95,12 +123,12 @@ class Mixture(ClosedForm):
 
     components: tuple[ClosedForm, ...] = ()
     weights: Array = None
-    free: ClassVar[tuple[str, ...]] = (*VARIANCES, "weights")
+    declared: ClassVar[tuple[Parameter, ...]] = (*MomentKernel.declared, WEIGHTS)
 
     def __init__(
         self, components: Sequence[ClosedForm | str] = (), weights: Array | None = None, **variances: Array
     ) -> None:
-        components = tuple(named(c) if isinstance(c, str) else c for c in components)
+        components = tuple(_named(c) if isinstance(c, str) else c for c in components)
         if weights is None:
             weights = np.full(len(components), 1 / max(len(components), 1))
         elif isinstance(weights, list | tuple):
@@ -148,22 +176,14 @@ def _differs_from_one(value: Array) -> bool:
     return isinstance(value, int | float | np.ndarray) and bool(np.any(np.asarray(value) != 1.0))
 
 
-NAMES: dict[str, type[ClosedForm]] = {
-    "mixed": Mixed,
-    "tanh": Tanh,
-    "sigmoid": Sigmoid,
-    "relu": ReLU,
-    "leaky_relu": LeakyReLU,
-}
+CLOSED_FORMS: tuple[type[ClosedForm], ...] = (Mixed, Tanh, Sigmoid, ReLU, LeakyReLU)
 
 
-def named(name: str) -> ClosedForm:
-    """The kernel called ``name``, at its default parameters."""
-    if name not in NAMES:
+def _named(word: str) -> ClosedForm:
+    """The activation called ``word``, at its default parameters."""
+    known = {cls.word: cls for cls in CLOSED_FORMS}
+    if word not in known:
         raise ValueError(
-            f"Unknown kernel {name!r}; choose one of {', '.join(NAMES)}, or pass a kernel object."
+            f"Unknown kernel {word!r}; choose one of {', '.join(known)}, or pass a closed-form kernel."
         )
-    return NAMES[name]()
-
-
-__all__ = [f.__name__ for f in NAMES.values()] + ["ClosedForm", "Mixture", "named"]
+    return known[word]()

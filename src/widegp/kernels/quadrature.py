@@ -24,7 +24,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from widegp.kernels.base import Kernel, as_kernel
+from widegp.kernels.base import as_kernel
+from widegp.kernels.moment import MomentKernel
 
 Array = Any
 Activation = Callable[[Array], Array]
@@ -38,7 +39,7 @@ _NAMED: dict[str, Activation] = {"tanh": jnp.tanh, "sigmoid": jax.nn.sigmoid}
 
 
 @as_kernel
-class FromActivation(Kernel):
+class FromActivation(MomentKernel):
     """sigma_b2 + sigma_v2 E[h(Z) h(Z')], eq. (kernel_general_main), for an elementwise activation h.
 
     Parameters
@@ -47,7 +48,7 @@ class FromActivation(Kernel):
         the kernel: its own constants are not fitted.
     terms : length of the series. What is needed at rho = +-1 grows like the largest pre-activation
         variance; away from +-1 far fewer suffice.
-    sigma_a2, sigma_u2, sigma_b2, sigma_v2 : as in `Kernel`.
+    sigma_a2, sigma_u2, sigma_b2, sigma_v2 : as in `MomentKernel`.
 
     With the default terms, in float64, values and gradients are within 1e-12 (absolute) for tanh up to
     pre-activation variance 25 and for sigmoid up to 100; beyond, multiply ``terms`` by the same factor as

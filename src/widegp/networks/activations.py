@@ -18,7 +18,7 @@ _FAR = 2.0**20
 
 
 class Activation(NamedTuple):
-    """h and the kernel, at unit variances, whose ``moment`` is E[h(Z) h(Z')] for Gaussian (Z, Z').
+    """h and the kernel, at unit variances, that is the limit of a network of such units.
 
     fn : NumPy in, NumPy out, elementwise.
     """

@@ -11,8 +11,11 @@ from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
+from scipy.special import ndtr
 
-from widegp.kernels.base import VARIANCES, Kernel
+from widegp.kernels.base import Kernel
+from widegp.kernels.moment import VARIANCES
+from widegp.kernels.stationary import STATIONARY, StationaryKernel
 from widegp.neighbors.threads import in_threads
 from widegp.networks.activations import Activation, Named, check_second_moment, resolve
 from widegp.networks.limits import blocks_of, limit_kernel
@@ -24,6 +27,7 @@ LIMIT_UNITS = 2**20
 """Width that stands for infinity where the limit has no formula."""
 
 _ROW_TILE = 1024
+_STATIONARY = {cls.degrees_of_freedom: cls for cls in STATIONARY}
 
 
 class HiddenMoments(NamedTuple):
@@ -167,16 +171,20 @@ class Network(ABC):
         per_unit = 8 * (n_inputs + 1 + n_blocks * (self.n_outputs + tile) + tile)
         room = max(1, BLOCK_BYTES // per_unit)
         group, units = max(1, room // self.width), min(room, self.width)
-        scales = np.sqrt(np.append(self.sigma_a2, np.broadcast_to(self.sigma_u2, n_inputs)))
         for start in range(0, n_draws, group):
             draws = slice(start, min(start + group, n_draws))
             count = draws.stop - draws.start
             for low in range(0, self.width, units):
                 size = min(units, self.width - low)
-                layer = unit_draws(self.hidden_prior, hidden_rng, (count, size, n_inputs + 1)) * scales
+                layer = self._hidden_layer((count, size), n_inputs, hidden_rng)
                 shape = (count, size, n_blocks, self.n_outputs)
                 output = unit_draws(self.output_prior, output_rng, shape)
                 yield draws, layer, output * math.sqrt(self.sigma_v2 / self.width)
+
+    def _hidden_layer(self, units: tuple[int, int], n_inputs: int, rng: np.random.Generator) -> np.ndarray:
+        """(a_j, u_j) of (g, units) hidden units, (g, units, I + 1); more of them go on where these end."""
+        scales = np.sqrt(np.append(self.sigma_a2, np.broadcast_to(self.sigma_u2, n_inputs)))
+        return unit_draws(self.hidden_prior, rng, (*units, n_inputs + 1)) * scales
 
 
 @dataclass(frozen=True)
@@ -218,11 +226,54 @@ class BlockMixtureBNN(Network):
         ]
 
 
-def network_of(kernel: Kernel, width: int) -> BlockMixtureBNN:
+@dataclass(frozen=True)
+class CosineBNN(Network):
+    """f_k(x) = b_k + sum_j v_kj sqrt(2) cos(p_j + u_j.x), phases p_j uniform on [0, 2 pi).
+
+    u_j = sqrt(sigma_u2) g_j / sqrt(chi2_j / df), g_j standard Gaussian and chi2_j, one number for all inputs
+    of a unit, chi-squared with df degrees of freedom: a multivariate t distribution, or with df infinite a
+    Gaussian one. The limits are `Matern12`, `Matern32`, `Matern52` and `RBF`. No bias but the phase.
+
+    degrees_of_freedom : df, one of 1, 3, 5 and infinity.
+    """
+
+    degrees_of_freedom: float = math.inf
+    sigma_a2: float = field(default=0.0, init=False)
+    hidden_prior: Prior = field(default="gaussian", init=False)
+
+    def __post_init__(self) -> None:
+        if self.degrees_of_freedom not in _STATIONARY:
+            known = ", ".join(f"{df:g}" for df in _STATIONARY)
+            raise ValueError(f"degrees_of_freedom must be one of {known}; got {self.degrees_of_freedom}.")
+        super().__post_init__()
+
+    def blocks(self) -> list[tuple[float, Activation]]:
+        return [(1.0, Activation(lambda z: math.sqrt(2) * np.cos(z), self.limit_kernel()))]
+
+    def limit_kernel(self) -> StationaryKernel:
+        """`RBF` or a Matérn kernel, by the degrees of freedom."""
+        variances = {name: getattr(self, name) for name in ("sigma_u2", "sigma_b2", "sigma_v2")}
+        return _STATIONARY[self.degrees_of_freedom](**variances)
+
+    def _hidden_layer(self, units: tuple[int, int], n_inputs: int, rng: np.random.Generator) -> np.ndarray:
+        df = int(self.degrees_of_freedom) if math.isfinite(self.degrees_of_freedom) else 0
+        # Everything is made of normals, unit by unit: the draw then does not depend on the size of a block.
+        normals = rng.standard_normal((*units, 1 + n_inputs + df))
+        layer = normals[..., : 1 + n_inputs]
+        layer[..., 0] = 2 * math.pi * ndtr(layer[..., 0])
+        layer[..., 1:] *= np.sqrt(np.asarray(self.sigma_u2, float))
+        if df:
+            layer[..., 1:] /= np.sqrt(np.mean(normals[..., 1 + n_inputs :] ** 2, axis=-1, keepdims=True))
+        return layer
+
+
+def network_of(kernel: Kernel, width: int) -> Network:
     """The network of ``width`` hidden units whose limit is exactly ``kernel``.
 
     For K_mix the smooth block is an error function: eq. (k_mix_reduced) is exact for it, not for tanh.
     """
+    if isinstance(kernel, StationaryKernel):
+        return CosineBNN(width, kernel.degrees_of_freedom, **kernel.parameters())
     activations, weights, alpha = blocks_of(kernel)
     variances = {name: np.asarray(getattr(kernel, name), float) for name in VARIANCES}
     scalars = {name: v if v.ndim else float(v) for name, v in variances.items()}

@@ -10,14 +10,15 @@ import numpy as np
 from widegp.kernels import FromActivation, Kernel, LeakyReLU, Mixed, Mixture, ReLU, Sigmoid, Tanh
 from widegp.kernels.base import as_kernel
 from widegp.kernels.closed import ClosedForm
+from widegp.kernels.moment import MomentKernel
 from widegp.networks.activations import Activation, Named
 
 
 @as_kernel
-class SumOfMoments(Kernel):
+class SumOfMoments(MomentKernel):
     """sigma_b2 + sigma_v2 sum_m w_m E[h_m(Z) h_m(Z')], eq. (kernel_block_mixture), of any kernels."""
 
-    components: tuple[Kernel, ...] = ()
+    components: tuple[MomentKernel, ...] = ()
     weights: Any = None
 
     def moment(self, c: Any, d: Any, e: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -136,18 +137,24 @@ def common_limits(curves: list[dict[str, Any]]) -> tuple[float, float]:
 
 
 def kernel_shape(shape: dict[str, Any]) -> Figure:
-    """K over the correlation of the pre-activations: its parts, and their sum."""
+    """K over the correlation or the distance of two rows: its parts, and their sum."""
     figure, axes = new_figure()
-    rho = np.array(shape["rho"])
+    x = np.array(shape["x"])
     parts = {name: np.array(values) for name, values in shape["parts"].items()}
     styles = {"level": (MUTED, ":"), "smooth": (BLUE, "-"), "angular": (ORANGE, "--"), "network": (BLUE, "-")}
     axes.axhline(0, color=GREY, lw=0.8)
+    others = cycle([(BLUE, "-"), (ORANGE, "--"), (GREY, "-."), (MUTED, ":")])
     for name, values in parts.items():
-        colour, line = styles[name]
-        axes.plot(rho, values, color=colour, ls=line, lw=2, label=f"{name} part")
-    axes.plot(rho, sum(parts.values()), color=INK, lw=2.4, label="whole kernel")
-    axes.set(xlim=(-1, 1), xticks=np.linspace(-1, 1, 5))
-    label(axes, "likeness of two rows (correlation ρ)", "covariance of f")
+        colour, line = styles[name] if name in styles else next(others)
+        axes.plot(x, values, color=colour, ls=line, lw=2, label=f"{name} part")
+    if len(parts) > 1:
+        axes.plot(x, sum(parts.values()), color=INK, lw=2.4, label="whole kernel")
+    if shape["axis"] == "correlation":
+        axes.set(xlim=(-1, 1), xticks=np.linspace(-1, 1, 5))
+        label(axes, "likeness of two rows (correlation ρ)", "covariance of f")
+    else:
+        axes.set(xlim=(x[0], x[-1]))
+        label(axes, "distance of two rows (standardised inputs)", "covariance of f")
     legend(axes, 2)
     return figure
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from itertools import cycle
 from typing import Any
 
 from widegp.report import figures
@@ -24,6 +25,18 @@ PART_WORDS = {
     "angular": "angular part: straight pieces that meet in kinks and go on for ever (leaky ReLU)",
     "network": "network: the function itself",
     "noise": "noise: what a new observation adds",
+}
+SHAPES = {
+    "correlation": (
+        "the correlation of two rows, from -1 to 1",
+        "At ρ = 1 they are alike, at ρ = −1 opposite. A smooth part that bends near ρ = 1 lets the function"
+        " wiggle; an angular part gives straight pieces and kinks.",
+    ),
+    "distance": (
+        "the distance of two rows",
+        "The sooner the curve falls, the quicker the function changes; where it is flat at distance 0 the"
+        " function is smooth, where it starts with a slope it is rough.",
+    ),
 }
 TONES = {
     "honest": "good", "honest at one level": "fair", "nearly narrow": "fair", "nearly wide": "fair",
@@ -173,21 +186,24 @@ def _effects(summary: Summary) -> str:
 def shape(summary: Summary) -> str:
     e, model = summary["explanation"], summary["model"]
     share = e["balance"]["share"]
-    say = {name: words.split(":")[0] for name, words in PART_WORDS.items()}
+    words = {name: PART_WORDS.get(name, f"{name}: a part of the kernel") for name in share}
+    say = {name: text.split(":")[0] for name, text in words.items()}
+    own = cycle(("network", "angular", "level"))
+    tones = {name: name if name in PART_WORDS else next(own) for name in share}
     stack = "".join(
-        f'<span class="{k}" style="flex:{max(v, 0.002):.4f} 0 0"></span>' for k, v in share.items()
+        f'<span class="{tones[k]}" style="flex:{max(v, 0.002):.4f} 0 0"></span>' for k, v in share.items()
     )
     key = "".join(
-        f'<li><i class="{k}"></i><strong>{escape(percent(v, 1))}</strong> {PART_WORDS[k]}</li>'
+        f'<li><i class="{tones[k]}"></i><strong>{escape(percent(v, 1))}</strong> {escape(words[k])}</li>'
         for k, v in share.items()
     )
     spoken = ", ".join(f"{say[k]} {percent(v, 1)}" for k, v in share.items())
+    over, caption = SHAPES[e["kernel_shape"]["axis"]]
     kernel = figure(
         figures.kernel_shape(e["kernel_shape"]),
         "kernel",
-        f"The {model['kernel']} kernel and its parts over the correlation of two rows, from -1 to 1.",
-        "How much two rows tell about each other. At ρ = 1 they are alike, at ρ = −1 opposite. A smooth part"
-        " that bends near ρ = 1 lets the function wiggle; an angular part gives straight pieces and kinks.",
+        f"The {model['kernel']} kernel and its parts over {over}.",
+        f"How much two rows tell about each other. {caption}",
     )
     mix = "" if e["balance"]["w"] is None else f" The mixing weight w is {number(e['balance']['w'])}."
     return (

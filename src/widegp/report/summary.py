@@ -12,6 +12,7 @@ from scipy.special import ndtr, ndtri
 from widegp.estimator import WideGPRegressor
 from widegp.explain import WEIGHT, balance, input_names, kernel_shape
 from widegp.held_out import HeldOut
+from widegp.inference.parameters import declared_parameters
 from widegp.report.formatting import clean, plain
 from widegp.report.parameters import describe_parameters
 from widegp.report.verdict import chance, open_directions, verdict, warnings_of
@@ -59,7 +60,7 @@ def summarise(
             "model": _model(model, given),
             "fit": _fit(model, given),
             "parameters": describe_parameters(model),
-            "undetermined": open_directions(result.undetermined, sizes),
+            "undetermined": open_directions(result.undetermined, sizes, declared_parameters(model.kernel_)),
             "explanation": explanation or _explanation(model, feature_names),
             "columns": list(columns),
             "provenance": given,

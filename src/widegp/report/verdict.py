@@ -10,8 +10,8 @@ from scipy import stats
 
 from widegp.held_out import HeldOut
 from widegp.inference.result import Direction, FitResult, Reason
+from widegp.kernels.parameters import FRACTION, NOISE, Parameter
 from widegp.report.formatting import listed, number, percent, short
-from widegp.report.parameters import TITLES
 
 FEW_ROWS = 30
 # A difference of coverage that matters to nobody, as a share of 1 - level, however many rows confirm it.
@@ -158,28 +158,34 @@ def _shape_warnings(held_out: HeldOut, scores: dict[str, float]) -> list[str]:
     return out
 
 
-def open_directions(directions: Sequence[Direction], sizes: Mapping[str, int]) -> list[dict[str, Any]]:
+def open_directions(
+    directions: Sequence[Direction], sizes: Mapping[str, int], declared: Mapping[str, Parameter]
+) -> list[dict[str, Any]]:
     """Each undetermined direction as a sentence, with its loadings and standard deviation.
 
     ``sizes`` counts the entries of vector parameters: a loading of 1 moves each of k entries by 1 / sqrt k.
+    ``declared`` are the parameters of the model by name.
     """
     return [
-        {"words": _direction_words(d, sizes), "sd": d.sd, "loadings": dict(d.loadings)}
+        {"words": _direction_words(d, sizes, declared), "sd": d.sd, "loadings": dict(d.loadings)}
         for d in sorted(directions, key=lambda d: -d.sd)
     ]
 
 
-def _direction_words(direction: Direction, sizes: Mapping[str, int]) -> str:
+def _direction_words(
+    direction: Direction, sizes: Mapping[str, int], declared: Mapping[str, Parameter]
+) -> str:
     largest = sorted(direction.loadings.items(), key=lambda item: -abs(item[1]))
     sign = 1 if largest[0][1] > 0 else -1
-    parts = [(_title(name), value * sign > 0) for name, value in largest if abs(value) > LOADING]
+    parts = [(_title(name, declared), value * sign > 0) for name, value in largest if abs(value) > LOADING]
     up, down = [name for name, rises in parts if rises], [name for name, rises in parts if not rises]
     name, value = largest[0]
+    kind = declared[name.split("[")[0]].kind
     # The noise moves as exp(2 z); a fraction's factor is one of its odds.
-    steps = (2 if name == "sigma_eps2" else 1) / math.sqrt(sizes.get(name, 1))
+    steps = (2 if kind is NOISE else 1) / math.sqrt(sizes.get(name, 1))
     factor = math.exp(min(50.0, direction.sd * abs(value) * steps))
     size = f"about {number(factor, 2)}" if factor < 100 else "more than 100"
-    odds = "the odds of " if name in ("w", "alpha") else ""
+    odds = "the odds of " if kind is FRACTION else ""
     if len(parts) == 1:
         what = f"{up[0]} may change"
     elif not down:
@@ -192,6 +198,6 @@ def _direction_words(direction: Direction, sizes: Mapping[str, int]) -> str:
     )
 
 
-def _title(name: str) -> str:
+def _title(name: str, declared: Mapping[str, Parameter]) -> str:
     """The parameter in words and, for those who look it up, by its name."""
-    return f"{TITLES.get(name.split('[')[0], name)} ({name})"
+    return f"{declared[name.split('[')[0]].title} ({name})"

@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 
 from widegp.compute import native_arc
+from widegp.kernels.arc import ArcForm
 from widegp.kernels.base import Kernel
-from widegp.kernels.closed import ClosedForm
 
 RowCovariance = Callable[[np.ndarray], np.ndarray]
 """Rows M (s,) -> their covariance (s, s), lower triangle; C order, and free to be overwritten."""
@@ -22,8 +22,9 @@ def row_covariance(kernel: Kernel, X: np.ndarray, features: np.ndarray | None = 
     """
     if features is None:
         features = np.empty((len(X), 0))
-    if isinstance(kernel, ClosedForm):
-        return _closed(kernel, X, features)
+    form = kernel.native_form()
+    if form is not None:
+        return _closed(form, X, features)
 
     def general(rows: np.ndarray) -> np.ndarray:
         phi = features[rows]
@@ -32,8 +33,7 @@ def row_covariance(kernel: Kernel, X: np.ndarray, features: np.ndarray | None = 
     return general
 
 
-def _closed(kernel: ClosedForm, X: np.ndarray, features: np.ndarray) -> RowCovariance:
-    arc = kernel.arc()
+def _closed(arc: ArcForm, X: np.ndarray, features: np.ndarray) -> RowCovariance:
     points = np.ascontiguousarray(X * np.sqrt(np.asarray(arc.sigma_u2, float)))
     sigma_a2 = float(arc.sigma_a2)
     scales = native_arc.row_scales(sigma_a2 + (points * points).sum(1)).T.copy()

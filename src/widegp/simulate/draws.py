@@ -15,7 +15,6 @@ from widegp.approximations.whitening import JITTERS, whiten
 from widegp.compute.backend import choose_backend
 from widegp.kernels.base import Kernel
 from widegp.neighbors import nearest_earlier
-from widegp.neighbors.metric import embed
 from widegp.networks import network_of
 from widegp.simulate.covariance import row_covariance
 from widegp.simulate.sequential import Progress, draw_in_turn
@@ -191,7 +190,7 @@ def _full_scale(
     low = features @ _normals(features.shape[1], streams)
     normals = _normals(len(X), streams)
     rest = np.empty_like(normals)
-    neighbors = nearest_earlier(embed(kernel, X), min(settings.neighbors, len(X) - 1))
+    neighbors = nearest_earlier(kernel.embedding(X), min(settings.neighbors, len(X) - 1))
     jitter = draw_in_turn(row_covariance(kernel, X, features), neighbors, rest, normals, 0, progress)
     return low + rest, max(jitter, white.jitter)
 

@@ -1,0 +1,142 @@
+"""What a parameter is: its range, its map to the whole line, its default prior, and what it means.
+
+    variance  x = exp(z), or softplus(z) under Adam      sigma_a2, sigma_u2, sigma_b2, sigma_v2
+    fraction  x = 1 / (1 + exp(-z))                      alpha, w, weights
+    noise     x = exp(2 z)                               sigma_eps2; z = log sigma_eps, the paper's nugget
+    free      x = z                                      psi, the parameters of a target warp
+
+A kernel declares its parameters as a tuple of `Parameter`; whoever fits, saves, reports or explains a kernel
+reads them there. The numbers of the default priors and starts are those of this file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from widegp.kernels.priors import Beta, InverseGamma, Prior
+
+Elementwise = Callable[[Any], Any]
+
+
+class Map(NamedTuple):
+    """x = forward(z), z = inverse(x), dx/dz = slope(z): smooth, increasing, elementwise."""
+
+    forward: Elementwise
+    inverse: Elementwise
+    slope: Elementwise
+
+
+EXP = Map(np.exp, np.log, np.exp)
+SOFTPLUS = Map(lambda z: np.logaddexp(0.0, z), lambda x: x + np.log(-np.expm1(-x)), expit)
+LOGISTIC = Map(expit, lambda x: np.log(x) - np.log1p(-x), lambda z: expit(z) * expit(-z))
+SQUARED_EXP = Map(lambda z: np.exp(2 * z), lambda x: 0.5 * np.log(x), lambda z: 2 * np.exp(2 * z))
+IDENTITY = Map(lambda z: z, lambda x: x, np.ones_like)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Range within which a fit may move a parameter, its map to the whole line, and the priors it may have.
+
+    Flat directions end at ``lower`` and ``upper``, not at infinity. ``adam`` is the map in which the paper's
+    steps are taken: softplus for variances, which is linear for large ones and so takes L-BFGS, which uses
+    ``map``, a hundred times as far from 10 to 1,000 as from 0.1 to 10.
+    """
+
+    name: str
+    map: Map
+    adam: Map
+    lower: float
+    upper: float
+    priors: tuple[type, ...] = ()
+
+    def inside(self, x: Any) -> np.ndarray:
+        """x, pulled to the nearest value of the range."""
+        return np.clip(np.asarray(x, float), self.lower, self.upper)
+
+
+VARIANCE = Kind("variance", EXP, SOFTPLUS, 1e-9, 1e6, (InverseGamma,))
+FRACTION = Kind("fraction", LOGISTIC, LOGISTIC, 1e-8, 1 - 1e-8, (Beta,))
+NOISE = Kind("noise", SQUARED_EXP, SQUARED_EXP, 1e-7, 1e3, (InverseGamma,))
+FREE = Kind("free", IDENTITY, IDENTITY, -np.inf, np.inf)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel or of the model around it.
+
+    prior : the default one, on the scale of a standardised target and standardised inputs.
+    title, meaning : what it is in two words, and what it does in a sentence.
+    each : set where the parameter may have one entry per input (ARD), and then the prior of an entry. Such
+        a parameter is shared out among the inputs: its start and the scales of both priors are divided by
+        their number.
+    reading : a sentence about an estimate x, in which {share} and {rest} stand for x and 1 - x in per cent.
+    """
+
+    name: str
+    kind: Kind
+    prior: Prior | None
+    title: str
+    meaning: str
+    each: InverseGamma | None = None
+    reading: Callable[[float], str] | None = None
+
+    @property
+    def per_input(self) -> bool:
+        return self.each is not None
+
+    def default_prior(self, n_inputs: int, ard: bool) -> Prior | None:
+        """The prior of the parameter for so many inputs, or of one of its entries with ``ard``."""
+        if self.each is None:
+            return self.prior
+        shared: Any = self.each if ard else self.prior
+        scaled: Prior = shared.scaled(1.0 / n_inputs)
+        return scaled
+
+    def of_part(self, part: str) -> Parameter:
+        """The same as a parameter of a sum or product, in which its kernel is called ``part``."""
+        return dataclasses.replace(self, name=f"{part}.{self.name}", title=f"{part}: {self.title}")
+
+
+def _kink(alpha: float) -> str:
+    shape = "almost straight" if alpha > 0.8 else "a sharp kink" if alpha < 0.2 else "a soft kink"
+    return f"Here {{share}} of the slope is left: {shape}."
+
+
+# The priors say little where the data speak and keep the flat directions finite where they do not (sigma_a2,
+# sigma_u2 and sigma_v2 trade off as w nears 1). That of one sigma_u2 among many has a scale small against
+# 1/I, so that the logarithm in the density pulls inputs that explain nothing towards 0.
+SIGMA_A2 = Parameter(
+    "sigma_a2", VARIANCE, InverseGamma(1.0, 1.0), "hidden biases",
+    "How far from the centre of the data the function bends (variance of the hidden biases).",
+)  # fmt: skip
+SIGMA_U2 = Parameter(
+    "sigma_u2", VARIANCE, InverseGamma(1.0, 1.0), "hidden weights",
+    "How quickly the function changes along the inputs (variance of the hidden weights).",
+    each=InverseGamma(0.2, 1e-3),
+)  # fmt: skip
+SIGMA_B2 = Parameter(
+    "sigma_b2", VARIANCE, InverseGamma(1.0, 0.5), "output bias",
+    "How far the overall level may lie from the mean of the target.",
+)  # fmt: skip
+SIGMA_V2 = Parameter(
+    "sigma_v2", VARIANCE, InverseGamma(1.0, 1.0), "output weights",
+    "How large the function may grow (variance of the output weights).",
+)  # fmt: skip
+ALPHA = Parameter(
+    "alpha", FRACTION, Beta(1.5, 1.5), "leaky slope",
+    "What is left of the slope beyond a kink: 0 is a sharp kink, 1 a straight line.", reading=_kink,
+)  # fmt: skip
+W = Parameter(
+    "w", FRACTION, Beta(1.5, 1.5), "smooth share",
+    "Balance of the two parts: 1 is all smooth (tanh), 0 all angular (leaky ReLU).",
+    reading=lambda w: "Here {share} smooth, {rest} angular.",
+)  # fmt: skip
+WEIGHTS = Parameter("weights", FRACTION, Beta(1.5, 1.5), "mixing weights", "Balance of the activations.")
+
+VARIANCES = (SIGMA_A2, SIGMA_U2, SIGMA_B2, SIGMA_V2)

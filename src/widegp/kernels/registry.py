@@ -1,0 +1,28 @@
+"""The kernels that have a name in settings and on the command line, and those that a model file may hold.
+
+This is the one list that a new kernel is added to.
+"""
+
+from __future__ import annotations
+
+from widegp.kernels.base import Kernel
+from widegp.kernels.closed import CLOSED_FORMS, Mixture
+from widegp.kernels.composite import Product, Sum
+from widegp.kernels.stationary import STATIONARY
+
+NAMES: dict[str, type[Kernel]] = {cls.word: cls for cls in (*CLOSED_FORMS, *STATIONARY)}
+"""Kernels by the name that `WideGPRegressor` and ``widegp fit --kernel`` know them by."""
+
+_UNNAMED: tuple[type[Kernel], ...] = (Mixture, Sum, Product)
+
+SAVEABLE: dict[str, type[Kernel]] = {cls.__name__: cls for cls in (*NAMES.values(), *_UNNAMED)}
+"""Kernels by the name of their class, as `widegp.persist` writes them."""
+
+
+def named(name: str) -> Kernel:
+    """The kernel called ``name``, at its default parameters."""
+    if name not in NAMES:
+        raise ValueError(
+            f"Unknown kernel {name!r}; choose one of {', '.join(NAMES)}, or pass a kernel object."
+        )
+    return NAMES[name]()
