@@ -136,6 +136,12 @@ class TestGaussian:
             np.testing.assert_allclose(end, SCALER.inverse_mean(p.warp.inverse(expected)), rtol=1e-9)
 
 
+    @pytest.mark.parametrize(("mean", "sd"), [([0.0, np.nan], 1.0), ([0.0, 0.0], [1.0, -1.0])])
+    def test_what_is_no_distribution(self, mean, sd):
+        with pytest.raises(ValueError, match="in row 1, so that there is no prediction; look for"):
+            gaussian(mean=mean, sd=sd)
+
+
 class TestRows:
     @pytest.mark.parametrize("p", [gaussian("log", calibration=CALIBRATION), mixture()], ids=["one", "three"])
     def test_rows_are_taken_as_from_an_array(self, p):

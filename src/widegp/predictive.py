@@ -137,6 +137,16 @@ class WarpedGaussian(Predictive):
     warp: FittedWarp
     calibration: ConformalCalibration | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("mean_z", "sd_z", "latent_sd_z"):
+            values = getattr(self, name)
+            bad = np.flatnonzero(~np.isfinite(values) | ((values < 0) & (name != "mean_z")))
+            if bad.size:
+                raise ValueError(
+                    f"{name} is {values[bad[0]]} in row {bad[0]}, so that there is no prediction;"
+                    " look for extreme values in that row, or fit again."
+                )
+
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
         mean, sd = self.warp.moments(self.mean_z, self.sd_z)
@@ -166,7 +176,8 @@ class WarpedGaussian(Predictive):
         return standard_score(z - _beside(self.mean_z, z), _beside(self.sd_z, z))
 
     def cdf(self, y: ArrayLike) -> np.ndarray:
-        return ndtr(self.normal_score(y))
+        target = self.target.transform(y)
+        return self.warp.cdf(target, _beside(self.mean_z, target), _beside(self.sd_z, target))
 
     def log_density(self, y: ArrayLike) -> np.ndarray:
         target = self.target.transform(y)
@@ -216,6 +227,7 @@ class Mixture(Predictive):
             sizes = [len(part) for part in self.parts]
             raise ValueError(f"The parts have {sizes} rows; pass distributions of the same rows.")
         object.__setattr__(self, "weights", weights / weights.sum())
+        object.__setattr__(self, "parts", tuple(self.parts))
 
     def _average(self, values: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
         """sum_j w_j v_j over the first axis."""

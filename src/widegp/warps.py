@@ -15,9 +15,8 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -71,18 +70,6 @@ class Warp(ABC):
     def forward(self, y: np.ndarray, psi: np.ndarray) -> np.ndarray:
         """g(y), (n,)."""
         return self.terms(y, psi).value
-
-    def log_jacobian(self, y: np.ndarray, psi: np.ndarray) -> np.ndarray:
-        """log g'(y), (n,); -inf outside the support."""
-        return self.terms(y, psi).log_jacobian
-
-    def d_forward_dpsi(self, y: np.ndarray, psi: np.ndarray) -> np.ndarray:
-        """dg/dpsi, (n, k)."""
-        return self.terms(y, psi).d_value
-
-    def d_log_jacobian_dpsi(self, y: np.ndarray, psi: np.ndarray) -> np.ndarray:
-        """d log g' / dpsi, (n, k)."""
-        return self.terms(y, psi).d_log_jacobian
 
 
 @dataclass(frozen=True)
@@ -359,16 +346,6 @@ class FittedWarp:
         mean_z, sd_z = _location_scale(mean_z, sd_z)
         cut = standard_score(self.forward(y) - mean_z, sd_z)
         return crps_of_map(np.asarray(y, float), lambda t: self.inverse(mean_z + sd_z * t), cut)
-
-    def to_dict(self) -> dict[str, np.ndarray]:
-        """The fields as arrays (``name`` as a 0-d string array)."""
-        return {key: np.asarray(value) for key, value in vars(self).items()}
-
-    @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """The warp that ``to_dict`` described."""
-        numbers = {key: float(state[key]) for key in ("mu", "s", "offset", "scale", "lower", "upper")}
-        return cls(name=str(state["name"]), psi=np.asarray(state["psi"], float), **numbers)
 
 
 def _power(level: np.ndarray, exponent: ArrayLike) -> np.ndarray:
