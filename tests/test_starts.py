@@ -90,3 +90,10 @@ def test_rivals_are_distinct_and_close():
     losses = [one.loss for one in found]
     assert losses == sorted(losses) and losses[-1] <= losses[0] + RIVAL_NATS
     assert best["sigma_u2"] == found[0].values["sigma_u2"]
+
+
+def test_a_row_far_out_does_not_hide_the_others():
+    X, y, f = wave(2, 150, 0)
+    X[0] = 1e4
+    model = WideGPRegressor(approximation="exact", random_state=0).fit(X, y)
+    assert np.sqrt(np.mean((model.predict(X[1:]) - f[1:]) ** 2)) < 0.1
