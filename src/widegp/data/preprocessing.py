@@ -21,6 +21,12 @@ KINDS = ("standard", "minmax", "none")
 # A column that moves by no more than this share of its magnitude carries nothing but rounding.
 ROUNDING = 16 * np.finfo(float).eps
 
+# Mean and sd of a column leave out the values beyond these quantiles where they multiply its sd by more than
+# LEVERAGE, and there are LEAST_ROWS. Tables read in parts keep the plain sd: one row among millions hardly moves it.
+CENTRAL = (0.01, 0.99)
+LEVERAGE = 10.0
+LEAST_ROWS = 20
+
 # Beyond this the difference of two finite values may overflow.
 HUGE = 1e300
 LARGEST = float(np.finfo(float).max)
@@ -33,13 +39,15 @@ class InputScaler:
     ========== ================= ============= =======================================
     kind       shift             scale         result on the training rows
     ========== ================= ============= =======================================
-    "standard" mean              sd            mean 0, sd 1
+    "standard" mean              sd            mean 0, sd 1; see below for rows far out
     "minmax"   (min + max) / 2   max - min     [-1/2, 1/2]: the paper's [0, 1] minus 1/2
     "none"     0                 1             unchanged
     ========== ================= ============= =======================================
 
     A constant column has shift = its value and scale = 1, so it becomes 0. A column that differs
     from a constant by rounding alone is divided by its magnitude (if above 1), so that it vanishes too.
+    Where the rows outside the central 98% of a column multiply its sd by more than LEVERAGE, mean and sd are
+    those of the central rows: a single value of 10,000 would leave the others within a hair of each other.
 
     Fields
     ------
@@ -169,8 +177,14 @@ def _known(kind: str) -> str:
 
 
 def _standard_column(x: np.ndarray) -> tuple[float, float]:
-    """(mean, sd) of x (n,), made safe for division."""
+    """(mean, sd) of x (n,), or of its central part (see `InputScaler`), made safe for division."""
     mean, sd, noise = _mean_sd(x)
+    # The outer rows hold nearly all the variance only if some lie further out than sqrt(1 / 2%) = 7 sd.
+    if len(x) >= LEAST_ROWS and np.abs(x).max() < HUGE and np.abs(x - mean).max() > 7 * sd > 0:
+        low, high = np.quantile(x, CENTRAL)
+        central, central_sd, _ = _mean_sd(x[(x >= low) & (x <= high)])
+        if 0 < LEVERAGE * central_sd < sd:
+            return central, central_sd
     return mean, sd if sd > 0 else _scale_of_constant(x, noise)
 
 

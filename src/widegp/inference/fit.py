@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from widegp.approximations.build import Builder
-from widegp.approximations.dense import Dense
 from widegp.approximations.family import Family
 from widegp.approximations.layout import Layout
 from widegp.cost import (
@@ -35,6 +34,7 @@ from widegp.inference.optimizers import (
 )
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.result import Optimum, Reason
+from widegp.inference.starts import isotropic, optima, spread
 from widegp.kernels.base import Kernel
 from widegp.progress import Report, Watch
 
@@ -76,6 +76,10 @@ class Run:
     def journaled(self, objective: MapObjective) -> Objective:
         """The objective, answered from the journal where it can be."""
         return objective if self.journal is None else Journaled(objective, self.journal)
+
+    def late(self) -> bool:
+        """Whether the time is up."""
+        return self.deadline is not None and time.perf_counter() > self.deadline
 
     def task(self, objective: MapObjective, max_iter: int) -> Task:
         """What an optimiser is given: the objective, of batches if asked for, until the time is up."""
@@ -134,15 +138,17 @@ def fit_map(
     deadline = None if settings.seconds is None else clock + settings.seconds
     run = Run(settings, watch, deadline, journal)
     seconds: dict[str, float] = {}
-    starts, curvature = [start], None
+    starts, rivals, curvature = [start], [start], None
     if explores:
         watch.begin("start", start)
-        starts.append(explore(run, builder, problem, start, space))
+        rivals = [found.values for found in optima(run, builder, problem, start, space)]
+        starts.append(rivals[0])
         seconds["start"] = time.perf_counter() - clock
-        coarse, curvature = _coarse(run, builder, problem, starts[-1], space, seconds)
+        coarse, curvature = _coarse(run, builder, problem, rivals, space, seconds)
         starts += coarse
-    watch.begin("whole", starts[-1])
-    fitted = _rounds(run, builder, problem, starts.pop(), space, curvature)
+        rivals = coarse[-1:] or rivals
+    watch.begin("whole", starts.pop())
+    fitted = _best_of(run, builder, problem, rivals, space, curvature)
     while fitted.optimum.reason is Reason.FAILED and starts:
         # What a part of the rows allows may be ill-conditioned for all of them; earlier starts are less so.
         fitted = _rounds(run, builder, problem, starts.pop(), space)
@@ -150,29 +156,47 @@ def fit_map(
     return replace(fitted, seconds={**seconds, **fitted.seconds})
 
 
+def _best_of(
+    run: Run, builder: Builder, problem: Problem, starts: list[Values], space: ParameterSpace,
+    curvature: np.ndarray | None,
+) -> Fitted:  # fmt: skip
+    """The lowest optimum that any of ``starts``, best first, leads to; only the first once time is up."""
+    best = _rounds(run, builder, problem, starts[0], space, curvature)
+    for start in starts[1:]:
+        if not run.late():
+            other = _rounds(run, builder, problem, start, space, curvature)
+            best = min(best, other, key=lambda fitted: fitted.optimum.value)
+    return best
+
+
 def _coarse(
-    run: Run, builder: Builder, problem: Problem, start: Values, space: ParameterSpace,
+    run: Run, builder: Builder, problem: Problem, rivals: list[Values], space: ParameterSpace,
     seconds: dict[str, float],
 ) -> tuple[list[Values], np.ndarray | None]:  # fmt: skip
     """Estimates from ever larger parts of the table, and how the loss of the last one curves, per row.
+
+    The first part decides between ``rivals``, the optima of fewer rows.
 
     One variance serves all inputs here, under ARD too: few rows say little about many variances, and a start
     far out in one of them costs more than it saves.
     """
     found: list[Values] = []
-    values, reserve, curvature = _isotropic(start, space.per_input), 0.0, None
-    small, whole = space.like(values), _size(builder, space, start)
-    sizes = [len(rows) for rows in coarse_rows(builder)] + [whole.n_rows]
-    for rows, after in zip(coarse_rows(builder), sizes[1:], strict=True):
+    starts, reserve, curvature = [isotropic(one, space.per_input) for one in rivals], 0.0, None
+    small, whole, parts = space.like(starts[0]), _size(builder, space, rivals[0]), coarse_rows(builder)
+    if not parts and whole.ard and whole.n_rows > START_ROWS:
+        # One variance for all inputs is a special case: its optimum is where to begin.
+        parts = [np.arange(whole.n_rows)]
+    sizes = [len(rows) for rows in parts] + [whole.n_rows]
+    for rows, after in zip(parts, sizes[1:], strict=True):
         tick = time.perf_counter()
         part, task = builder.subset(rows), problem.restricted(rows)
         within = replace(run, deadline=None if run.deadline is None else run.deadline - reserve)
-        run.watch.begin("coarse", values, len(rows))
-        fitted = _rounds(within, part, task, values, small, curvature)
+        run.watch.begin("coarse", starts[0], len(rows))
+        fitted = _best_of(within, part, task, starts, small, curvature)
         if fitted.optimum.reason is not Reason.FAILED:
-            values, curvature = fitted.values, _curvature(fitted, after, whole.n_rows)
-            found.append(_spread(values, start))
-        reserve = _least_seconds(fitted, _size(part, space, values), whole)
+            starts, curvature = [fitted.values], _curvature(fitted, after, whole.n_rows)
+            found.append(spread(fitted.values, rivals[0]))
+        reserve = _least_seconds(fitted, _size(part, space, starts[0]), whole)
         seconds[f"{len(rows)} rows"] = time.perf_counter() - tick
     return found, curvature if found and small.shapes == space.shapes else None
 
@@ -193,16 +217,6 @@ def _curvature(fitted: Fitted, rows: int, whole: int) -> np.ndarray | None:
         return None
     prior = differences(objective.prior_gradient, z, objective.prior_gradient(z))
     return H - prior * (1 / n_rows - 1 / rows)
-
-
-def _isotropic(values: Values, per_input: tuple[str, ...]) -> Values:
-    """The same with one variance for all inputs."""
-    return {k: np.asarray(v.mean()) if k in per_input else v for k, v in values.items()}
-
-
-def _spread(values: Values, like: Values) -> Values:
-    """The same with a variance for every input where ``like`` has one."""
-    return {name: np.broadcast_to(value, like[name].shape).copy() for name, value in values.items()}
 
 
 def _has_ard(space: ParameterSpace, values: Values) -> bool:
@@ -342,29 +356,3 @@ class _Batches:
         rows = np.sort(self.rng.choice(n, min(self.size, n), replace=False))
         # The rows are drawn whether or not the journal knows the answer: a fit gone on with draws the same.
         return self.journaled(replace(self.whole, likelihood=likelihood.batch(rows)))(z)
-
-
-def explore(run: Run, builder: Builder, problem: Problem, start: Values, space: ParameterSpace) -> Values:
-    """The best of several short fits on few rows with the exact likelihood.
-
-    From one start a fit can collapse to the mean predictor, with all variance put down to noise. The
-    starts differ in how fast the function varies (sigma_u2) and in how much of it is noise.
-    """
-    n = len(builder.X)
-    rows = np.random.default_rng(builder.seed).permutation(n)[: min(n, START_ROWS)]
-    scalar = _isotropic(start, space.per_input)
-    small = space.like(scalar)
-    objective = problem.restricted(rows).on(Dense(builder.X[rows], builder.backend), small)
-    best: Optimum | None = None
-    for factor, noise in ((1.0, 1.0), (8.0, 0.25), (0.1, 4.0)):
-        trial = {
-            **scalar,
-            **{name: scalar[name] * factor for name in space.per_input},
-            "sigma_eps2": scalar["sigma_eps2"] * noise,
-        }
-        out = lbfgs(run.task(objective, 25), small.pack(trial))
-        if np.isfinite(out.value) and (best is None or out.value < best.value):
-            best = out
-    if best is None:
-        return start
-    return _spread(small.unpack(best.z), start)
