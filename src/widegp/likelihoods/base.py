@@ -18,7 +18,8 @@ class Terms(NamedTuple):
     """log p(y_i | f_i) and its derivatives by f_i, each (n,).
 
     ``W`` > 0 is the curvature that a Gaussian in place of the likelihood has, and ``dW`` its derivative by f.
-    It is -d2 where the density is log-concave in f. ``d1 = 0`` at the row's own maximum, whatever W.
+    It is -d2 where the density is log-concave in f. ``step`` > 0 is the curvature of Newton's steps to the
+    mode, which does not depend on it.
     """
 
     log_p: np.ndarray
@@ -27,11 +28,12 @@ class Terms(NamedTuple):
     d3: np.ndarray
     W: np.ndarray
     dW: np.ndarray
+    step: np.ndarray
 
     @classmethod
     def concave(cls, log_p: np.ndarray, d1: np.ndarray, W: np.ndarray, dW: np.ndarray) -> Self:
         """The terms of a density that is log-concave in f: W = -d2."""
-        return cls(log_p, d1, -W, -dW, W, dW)
+        return cls(log_p, d1, -W, -dW, W, dW, W)
 
 
 class PsiTerms(NamedTuple):

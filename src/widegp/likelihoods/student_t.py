@@ -3,7 +3,8 @@
 The density is not log-concave in f: -d2 < 0 for rows further than sqrt(nu) scale from f. The curvature is
 therefore the Fisher information, W = (nu + 1) / ((nu + 3) scale^2), which is positive and the same at every f
 (Laplace-Fisher approximation, Hartmann and Vanhatalo 2019). The mode does not depend on W: a row far out
-counts little because its slope d1 is small.
+counts little because its slope d1 is small. Steps to the mode take -d2, and for rows far out a share of
+d1 / (y - f), with which the step would be one of the EM algorithm.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from scipy.special import gammaln, logsumexp, ndtr, psi, stdtrit
 from widegp.likelihoods.base import Likelihood, Parameter, Predictive, PsiTerms, Terms, finite_rows
 from widegp.likelihoods.quadrature import chunks, monotone_root
 
+LEAST_SHARE = 0.2  # of the EM weight, which a row keeps as curvature of a step however far out it is
 NODES = 192  # of the trapezoidal rule over the log of a row's precision
 
 
@@ -47,7 +49,8 @@ class StudentT(Likelihood):
         log_p = self._log_constant() - 0.5 * (nu + 1) * np.log1p(e**2 / (nu * s2))
         d2 = (nu + 1) / D * (1 - 2 * nu * s2 / D)
         d3 = (nu + 1) * 2 * e / D**2 * (1 - 4 * nu * s2 / D)
-        return Terms(log_p, (nu + 1) * e / D, d2, d3, W, np.zeros_like(W))
+        step = (nu + 1) / D * np.maximum(2 * nu * s2 / D - 1, LEAST_SHARE)
+        return Terms(log_p, (nu + 1) * e / D, d2, d3, W, np.zeros_like(W), step)
 
     def psi_terms(self, y: np.ndarray, f: np.ndarray) -> PsiTerms:
         nu, s, e = self.nu, self.scale, y - f
