@@ -9,7 +9,7 @@ import pytest
 from naive_gp import nearest_earlier
 from naive_laplace import mode_and_evidence
 
-from widegp.laplace import Observed, Solved, evidence, find_mode
+from widegp.laplace import Response, Solved, evidence, find_mode
 from widegp.likelihoods import Bernoulli, Gaussian, NegativeBinomial, Poisson, StudentT
 
 RNG = np.random.default_rng(0)
@@ -51,17 +51,17 @@ class DenseProblem:
 def seen(likelihood, X=X, seed=1, **more):
     rng = np.random.default_rng(seed)
     f = np.linalg.cholesky(covariance(THETA, X)[0]) @ rng.standard_normal(len(X))
-    return Observed(likelihood, likelihood.sample(f, rng), **more)
+    return Response(likelihood, likelihood.sample(f, rng), **more)
 
 
 @each
 def test_mode_and_evidence_are_the_naive_ones(likelihood):
     offset, weight = RNG.normal(0, 0.3, 40), RNG.integers(1, 4, 40).astype(float)
     for more in ({}, {"offset": offset, "weight": weight}):
-        observed = seen(likelihood, **more)
+        response = seen(likelihood, **more)
         solve = DenseProblem(THETA)
-        mode = find_mode(solve, observed)
-        f, value = mode_and_evidence(solve.K, likelihood, observed.y, **more)
+        mode = find_mode(solve, response)
+        f, value = mode_and_evidence(solve.K, likelihood, response.y, **more)
         assert mode.problem is None and mode.steps < 30
         np.testing.assert_allclose(mode.f, f, atol=1e-7)
         assert mode.value == pytest.approx(value, abs=1e-7)
@@ -70,12 +70,12 @@ def test_mode_and_evidence_are_the_naive_ones(likelihood):
 @each
 def test_gradient_is_that_of_the_whole_evidence(likelihood):
     offset, weight = RNG.normal(0, 0.3, 40), RNG.integers(1, 4, 40).astype(float)
-    observed = seen(likelihood, offset=offset, weight=weight)
-    found = evidence(DenseProblem(THETA), observed)
+    response = seen(likelihood, offset=offset, weight=weight)
+    found = evidence(DenseProblem(THETA), response)
 
     def value(theta, psi):
         family = likelihood.with_psi(psi)
-        return mode_and_evidence(covariance(theta)[0], family, observed.y, offset, weight)[1]
+        return mode_and_evidence(covariance(theta)[0], family, response.y, offset, weight)[1]
 
     psi = likelihood.psi
     for k in range(2):
@@ -89,10 +89,10 @@ def test_gradient_is_that_of_the_whole_evidence(likelihood):
 
 
 def test_gaussian_evidence_is_exact():
-    observed = seen(Gaussian(0.3))
-    found = evidence(DenseProblem(THETA), observed)
+    response = seen(Gaussian(0.3))
+    found = evidence(DenseProblem(THETA), response)
     C = covariance(THETA)[0] + 0.3 * np.eye(40)
-    want = 0.5 * (observed.y @ np.linalg.solve(C, observed.y) + np.linalg.slogdet(2 * np.pi * C)[1])
+    want = 0.5 * (response.y @ np.linalg.solve(C, response.y) + np.linalg.slogdet(2 * np.pi * C)[1])
     assert found.value == pytest.approx(want, abs=1e-9)
     assert found.mode.steps <= 2
 
@@ -100,13 +100,13 @@ def test_gaussian_evidence_is_exact():
 @each
 def test_integer_weights_are_repeated_rows(likelihood):
     weight = np.tile([1.0, 2.0, 3.0, 1.0], 10)
-    observed = seen(likelihood, weight=weight)
+    response = seen(likelihood, weight=weight)
     rows = np.repeat(np.arange(40), weight.astype(int))
-    once = evidence(DenseProblem(THETA), observed)
+    once = evidence(DenseProblem(THETA), response)
     # Repeated rows share one f: no jitter between them.
     again = DenseProblem(THETA)
     again.K, again.slopes = again.K[np.ix_(rows, rows)], [s[np.ix_(rows, rows)] for s in again.slopes]
-    repeated = evidence(again, Observed(likelihood, observed.y[rows]))
+    repeated = evidence(again, Response(likelihood, response.y[rows]))
     assert repeated.value == pytest.approx(once.value, rel=1e-8)
     np.testing.assert_allclose(repeated.mode.f, once.mode.f[rows], atol=1e-8)
     for name, slope in once.gradient.items():
@@ -115,18 +115,18 @@ def test_integer_weights_are_repeated_rows(likelihood):
 
 @each
 def test_posterior_variances_at_the_rows(likelihood):
-    observed = seen(likelihood)
+    response = seen(likelihood)
     solve = DenseProblem(THETA)
-    mode = find_mode(solve, observed)
+    mode = find_mode(solve, response)
     want = np.diag(solve.K - solve.K @ np.linalg.solve(solve.K + np.diag(mode.pseudo.noise), solve.K))
     np.testing.assert_allclose(mode.variance, want, atol=1e-8)
 
 
 def test_a_known_mode_saves_steps():
-    observed = seen(Bernoulli())
+    response = seen(Bernoulli())
     cold, warm = DenseProblem(THETA), DenseProblem(THETA)
-    mode = find_mode(cold, observed)
-    again = find_mode(warm, observed, start=mode.f)
+    mode = find_mode(cold, response)
+    again = find_mode(warm, response, start=mode.f)
     assert warm.calls == 1 < cold.calls
     assert again.value == mode.value
 
@@ -134,7 +134,7 @@ def test_a_known_mode_saves_steps():
 @pytest.mark.parametrize("likelihood", [Poisson(), NegativeBinomial(0.2), StudentT(2.1, 0.01)], ids=str)
 def test_wild_targets_still_have_a_mode(likelihood):
     y = np.where(np.arange(40) % 7 == 0, 5000.0, 0.0)
-    mode = find_mode(DenseProblem(THETA), Observed(likelihood, y))
+    mode = find_mode(DenseProblem(THETA), Response(likelihood, y))
     assert mode.problem is None
     assert np.isfinite(mode.value)
 
@@ -150,9 +150,9 @@ def test_a_failure_is_named():
 def test_evidence_is_close_to_importance_sampling():
     """Few rows of probit, for which Laplace's approximation is good: log p(y) by simulation from q(f)."""
     few = X[:8]
-    observed = seen(Bernoulli("probit"), few)
+    response = seen(Bernoulli("probit"), few)
     solve = DenseProblem(THETA, few)
-    found = evidence(solve, observed)
+    found = evidence(solve, response)
     Sigma = solve.K - solve.K @ np.linalg.solve(solve.K + np.diag(found.mode.pseudo.noise), solve.K)
     rng = np.random.default_rng(5)
     L = np.linalg.cholesky(Sigma + 1e-10 * np.eye(8))
@@ -160,8 +160,8 @@ def test_evidence_is_close_to_importance_sampling():
     f = found.mode.f + t @ L.T
     log_q = -0.5 * (t**2).sum(1) - np.log(np.diag(L)).sum()
     log_prior = -0.5 * np.sum(f * np.linalg.solve(solve.K, f.T).T, 1) - 0.5 * np.linalg.slogdet(solve.K)[1]
-    likelihood = observed.likelihood
-    log_p = sum(likelihood.terms(np.full(len(f), y), f[:, i]).log_p for i, y in enumerate(observed.y))
+    likelihood = response.likelihood
+    log_p = sum(likelihood.terms(np.full(len(f), y), f[:, i]).log_p for i, y in enumerate(response.y))
     weights = log_p + log_prior - log_q
     estimate = np.log(np.mean(np.exp(weights - weights.max()))) + weights.max()
     assert -found.value == pytest.approx(estimate, abs=0.15)
@@ -201,30 +201,30 @@ class NeighborProblem:
 @pytest.mark.parametrize("likelihood", [Bernoulli("logit"), NegativeBinomial(0.6)], ids=lambda l: l.name)
 def test_with_neighbours_the_gradient_is_still_that_of_the_evidence(likelihood):
     with jax.enable_x64(True):
-        observed = seen(likelihood)
+        response = seen(likelihood)
         problem = NeighborProblem(THETA, 4)
-        found = evidence(problem, observed)
-        dense = mode_and_evidence(covariance(THETA)[0], likelihood, observed.y)[1]
+        found = evidence(problem, response)
+        dense = mode_and_evidence(covariance(THETA)[0], likelihood, response.y)[1]
         assert abs(found.value - dense) > 1e-4, "the neighbours must matter for this to be a test"
         numeric = []
         for h in 1e-5 * np.eye(2):
             ends = []
             for side in (1, -1):
                 problem.theta = THETA + side * h
-                ends.append(find_mode(problem, observed, found.mode.f, 1e-12).value)
+                ends.append(find_mode(problem, response, found.mode.f, 1e-12).value)
             numeric.append((ends[0] - ends[1]) / 2e-5)
         np.testing.assert_allclose(found.gradient["theta"], numeric, rtol=1e-5, atol=1e-5)
         problem.theta = THETA
         for k, h in enumerate(1e-5 * np.eye(likelihood.psi.size)):
-            moved = [observed.with_psi(likelihood.psi + side * h) for side in (1, -1)]
+            moved = [response.with_psi(likelihood.psi + side * h) for side in (1, -1)]
             ends = [find_mode(problem, one, found.mode.f, 1e-12).value for one in moved]
             assert found.by_psi[k] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-5)
 
 
 def test_all_rows_as_neighbours_are_dense():
     with jax.enable_x64(True):
-        observed = seen(Bernoulli())
-        found = evidence(NeighborProblem(THETA, 39), observed)
-    dense = evidence(DenseProblem(THETA), observed)
+        response = seen(Bernoulli())
+        found = evidence(NeighborProblem(THETA, 39), response)
+    dense = evidence(DenseProblem(THETA), response)
     assert found.value == pytest.approx(dense.value, abs=1e-8)
     np.testing.assert_allclose(found.gradient["theta"], list(dense.gradient.values()), rtol=1e-7)

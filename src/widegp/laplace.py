@@ -60,7 +60,7 @@ class GaussianProblem(Protocol):
 
 
 @dataclass(frozen=True)
-class Observed:
+class Response:
     """What was seen: y (n,), known offsets of f (n,), such as log exposures, and weights (n,).
 
     A row of weight w counts as w rows at the same place: log p is multiplied by w.
@@ -76,9 +76,14 @@ class Observed:
         terms = self.likelihood.terms(self.y, f + self.offset)
         return Terms(*(np.asarray(self.weight * part) for part in terms))
 
-    def with_psi(self, psi: np.ndarray) -> Observed:
+    def with_psi(self, psi: np.ndarray) -> Response:
         """The same under other parameters of the likelihood."""
         return replace(self, likelihood=self.likelihood.with_psi(psi))
+
+    def of(self, rows: np.ndarray) -> Response:
+        """The same of some rows."""
+        offset, weight = (np.broadcast_to(part, self.y.shape)[rows] for part in (self.offset, self.weight))
+        return Response(self.likelihood, self.y[rows], offset, weight)
 
     def start(self) -> np.ndarray:
         """f (n,) to begin with."""
@@ -151,13 +156,13 @@ class Evidence:
 
 
 def find_mode(
-    solve: GaussianProblem, observed: Observed, start: np.ndarray | None = None, tolerance: float = TOLERANCE
+    solve: GaussianProblem, response: Response, start: np.ndarray | None = None, tolerance: float = TOLERANCE
 ) -> Mode:
     """Newton's method, each step one Gaussian problem; ``start`` (n,) is a mode nearby, if one is known."""
-    f = observed.start() if start is None else start
+    f = response.start() if start is None else start
     alpha, best = None, -np.inf
     for step in range(1, MAX_STEPS + 1):
-        terms = observed.terms(f)
+        terms = response.terms(f)
         pseudo = Pseudo.at(terms, f, terms.step)
         solved = solve(pseudo.z, pseudo.noise)
         if solved.problem is not None:
@@ -166,14 +171,14 @@ def find_mode(
         if np.max(slack) <= tolerance:
             return _at_mode(solve, terms, f, solved, step)
         target = pseudo.z - pseudo.noise * solved.by_target
-        f, alpha, best = _stepped(observed, (f, alpha, best), target, solved.by_target)
+        f, alpha, best = _stepped(response, (f, alpha, best), target, solved.by_target)
     return Mode(pseudo, solved, MAX_STEPS, f"the mode of f was not found in {MAX_STEPS} Newton steps")
 
 
 State = tuple[np.ndarray, np.ndarray | None, float]
 
 
-def _stepped(observed: Observed, state: State, f: np.ndarray, alpha: np.ndarray) -> State:
+def _stepped(response: Response, state: State, f: np.ndarray, alpha: np.ndarray) -> State:
     """From ``state`` (f, alpha = K^-1 f, log p(y | f) - f'alpha/2) to f, or part of the way if that is lower.
 
     f and alpha move together, so that a shortened step needs no further Gaussian problem. Where a run begins,
@@ -184,7 +189,7 @@ def _stepped(observed: Observed, state: State, f: np.ndarray, alpha: np.ndarray)
     while True:
         new = f if old_alpha is None else old_f + share * (f - old_f)
         new_alpha = alpha if old_alpha is None else old_alpha + share * (alpha - old_alpha)
-        reached = float(np.sum(observed.terms(new).log_p) - 0.5 * new @ new_alpha)
+        reached = float(np.sum(response.terms(new).log_p) - 0.5 * new @ new_alpha)
         if reached >= best - SLACK * abs(best) or share < SHORTEST:
             return new, new_alpha, reached
         share /= 2
@@ -199,10 +204,10 @@ def _at_mode(solve: GaussianProblem, terms: Terms, f: np.ndarray, solved: Solved
 
 
 def evidence(
-    solve: GaussianProblem, observed: Observed, start: np.ndarray | None = None, tolerance: float = TOLERANCE
+    solve: GaussianProblem, response: Response, start: np.ndarray | None = None, tolerance: float = TOLERANCE
 ) -> Evidence:
     """-log q(y) and its gradient, implicit part included, from a mode near ``start`` (n,) if given."""
-    mode = find_mode(solve, observed, start, tolerance)
+    mode = find_mode(solve, response, start, tolerance)
     if mode.problem is not None:
         return Evidence(np.inf, mode=mode, problem=mode.problem)
     by_noise = mode.solved.by_noise + mode.pseudo.by_noise
@@ -212,7 +217,7 @@ def evidence(
         along = Along(np.zeros_like(s), np.zeros_like(s), np.zeros_like(s), whole.gradient or {})
     else:
         along = _along(solve, mode, _refined(solve, mode, s, REFINED * tolerance))
-    by_psi = _by_psi(observed, mode, by_noise, along)
+    by_psi = _by_psi(response, mode, by_noise, along)
     return Evidence(mode.value, along.gradient, by_psi, mode)
 
 
@@ -256,15 +261,15 @@ def _refined(solve: GaussianProblem, mode: Mode, s: np.ndarray, enough: float) -
     return direction
 
 
-def _by_psi(observed: Observed, mode: Mode, by_noise: np.ndarray, along: Along) -> np.ndarray:
+def _by_psi(response: Response, mode: Mode, by_noise: np.ndarray, along: Along) -> np.ndarray:
     """dF/dpsi = -d log p/dpsi + (dN/dpsi)' dF/dN - lambda' dh/dpsi, (k,).
 
     With N_psi = -W_psi / W^2 and z_psi = N_psi d1 + N d1_psi:
     lambda' dh/dpsi = z_psi' D alpha + N_psi' D dF_G/dN - lambda' d1_psi.
     """
     pseudo = mode.pseudo
-    terms = observed.likelihood.psi_terms(observed.y, mode.f + observed.offset)
-    weight = np.broadcast_to(observed.weight, mode.f.shape)[:, None]
+    terms = response.likelihood.psi_terms(response.y, mode.f + response.offset)
+    weight = np.broadcast_to(response.weight, mode.f.shape)[:, None]
     log_p, d1, W = (weight * part for part in terms)
     noise = np.where(pseudo.terms.W > LEAST_W, -(pseudo.noise**2), 0.0)[:, None] * W
     z = noise * pseudo.terms.d1[:, None] + pseudo.noise[:, None] * d1
