@@ -30,7 +30,8 @@ import numpy as np
 from widegp.likelihoods import Likelihood, Terms
 
 MAX_STEPS = 100
-TOLERANCE = 1e-8  # of the slopes at the mode, beside their own sd sqrt(W)
+NOT_FOUND = f"the mode of f was not found in {MAX_STEPS} Newton steps"
+TOLERANCE = 1e-7  # of the slopes at the mode, beside their own sd sqrt(W)
 LEAST_W = 1e-10  # below it z = f + d1 / W would lose its digits, and the row says nothing
 # A step is shortened if the objective falls by more than this share. With neighbours K depends a little on
 # the noise, hence on f, and the objective may fall on the way to the fixed point; a step too long costs more.
@@ -114,12 +115,6 @@ class Pseudo(NamedTuple):
         """dN/df = -dW / W^2, (n,)."""
         return np.where(self.terms.W > LEAST_W, -self.terms.dW * self.noise**2, 0.0)
 
-    @property
-    def by_noise(self) -> np.ndarray:
-        """What -log p + log N(z; f, N) adds to dF/dN at the mode: d1^2/2 - W/2, (n,)."""
-        return 0.5 * (self.terms.d1**2 - 1 / self.noise)
-
-
 @dataclass(frozen=True)
 class Mode:
     """Where log p(y | f) + log p(f) is largest, with the last Gaussian problem; ``value`` = -log q(y)."""
@@ -135,7 +130,16 @@ class Mode:
 
     @property
     def value(self) -> float:
-        return self.solved.value - self.pseudo.correction
+        """F at f and what the next Newton step would add to it, to first order."""
+        pseudo, alpha = self.pseudo, self.solved.by_target
+        step = pseudo.noise * (pseudo.terms.d1 - alpha)
+        by_f = pseudo.d_noise * (self.by_noise + pseudo.terms.d1 * (alpha - pseudo.terms.d1))
+        return self.solved.value - pseudo.correction + float(by_f @ step)
+
+    @property
+    def by_noise(self) -> np.ndarray:
+        """dF/dN = dF_G/dN + d1^2/2 - W/2, (n,)."""
+        return self.solved.by_noise + 0.5 * (self.pseudo.terms.d1**2 - 1 / self.pseudo.noise)
 
     @property
     def variance(self) -> np.ndarray:
@@ -169,10 +173,11 @@ def find_mode(
             return Mode(pseudo, solved, step, solved.problem)
         slack = np.abs(terms.d1 - solved.by_target) * np.sqrt(pseudo.noise)
         if np.max(slack) <= tolerance:
-            return _at_mode(solve, terms, f, solved, step)
+            own = terms.step is terms.W or np.array_equal(terms.step, terms.W)
+            return Mode(pseudo, solved, step) if own else _under_fisher(solve, response, f, tolerance)
         target = pseudo.z - pseudo.noise * solved.by_target
         f, alpha, best = _stepped(response, (f, alpha, best), target, solved.by_target)
-    return Mode(pseudo, solved, MAX_STEPS, f"the mode of f was not found in {MAX_STEPS} Newton steps")
+    return Mode(pseudo, solved, MAX_STEPS, NOT_FOUND)
 
 
 State = tuple[np.ndarray, np.ndarray | None, float]
@@ -195,12 +200,22 @@ def _stepped(response: Response, state: State, f: np.ndarray, alpha: np.ndarray)
         share /= 2
 
 
-def _at_mode(solve: GaussianProblem, terms: Terms, f: np.ndarray, solved: Solved, step: int) -> Mode:
-    """The mode, with the Gaussian problem of the curvature W where the steps took another."""
-    pseudo = Pseudo.at(terms, f, terms.W)
-    if terms.step is not terms.W and not np.array_equal(terms.step, terms.W):
+def _under_fisher(solve: GaussianProblem, response: Response, f: np.ndarray, tolerance: float) -> Mode:
+    """From a mode found with steps of other curvature, N_s = 1/step, to that of the problem with N = 1/W.
+
+    Both are one where noise adds to K. With neighbours alpha - d1 = r is left, and a Newton step for it is
+    f - N_s r - N_s C_s^-1 (N - N_s) r, with C_s = K + N_s.
+    """
+    for step in range(1, MAX_STEPS + 1):
+        terms = response.terms(f)
+        pseudo = Pseudo.at(terms, f, terms.W)
         solved = solve(pseudo.z, pseudo.noise)
-    return Mode(pseudo, solved, step, solved.problem)
+        left = solved.by_target - terms.d1
+        if solved.problem is not None or np.max(np.abs(left) * np.sqrt(pseudo.noise)) <= tolerance:
+            return Mode(pseudo, solved, step, solved.problem)
+        noise = Pseudo.at(terms, f, terms.step).noise
+        f = f - noise * (left + solve((pseudo.noise - noise) * left, noise).by_target)
+    return Mode(pseudo, solved, MAX_STEPS, NOT_FOUND)
 
 
 def evidence(
@@ -210,15 +225,13 @@ def evidence(
     mode = find_mode(solve, response, start, tolerance)
     if mode.problem is not None:
         return Evidence(np.inf, mode=mode, problem=mode.problem)
-    by_noise = mode.solved.by_noise + mode.pseudo.by_noise
-    s = mode.pseudo.d_noise * by_noise
+    s = mode.pseudo.d_noise * mode.by_noise
     if not np.any(s):
         whole = solve(mode.pseudo.z, mode.pseudo.noise, gradient=True)
         along = Along(np.zeros_like(s), np.zeros_like(s), np.zeros_like(s), whole.gradient or {})
     else:
         along = _along(solve, mode, _refined(solve, mode, s, REFINED * tolerance))
-    by_psi = _by_psi(response, mode, by_noise, along)
-    return Evidence(mode.value, along.gradient, by_psi, mode)
+    return Evidence(mode.value, along.gradient, _by_psi(response, mode, along), mode)
 
 
 class Along(NamedTuple):
@@ -261,7 +274,7 @@ def _refined(solve: GaussianProblem, mode: Mode, s: np.ndarray, enough: float) -
     return direction
 
 
-def _by_psi(response: Response, mode: Mode, by_noise: np.ndarray, along: Along) -> np.ndarray:
+def _by_psi(response: Response, mode: Mode, along: Along) -> np.ndarray:
     """dF/dpsi = -d log p/dpsi + (dN/dpsi)' dF/dN - lambda' dh/dpsi, (k,).
 
     With N_psi = -W_psi / W^2 and z_psi = N_psi d1 + N d1_psi:
@@ -274,4 +287,4 @@ def _by_psi(response: Response, mode: Mode, by_noise: np.ndarray, along: Along) 
     noise = np.where(pseudo.terms.W > LEAST_W, -(pseudo.noise**2), 0.0)[:, None] * W
     z = noise * pseudo.terms.d1[:, None] + pseudo.noise[:, None] * d1
     through_mode = along.alpha @ z + along.by_noise @ noise - along.direction @ d1
-    return -log_p.sum(axis=0) + by_noise @ noise - through_mode
+    return -log_p.sum(axis=0) + mode.by_noise @ noise - through_mode

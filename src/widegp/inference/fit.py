@@ -126,7 +126,7 @@ def fit_map(
     which the caller makes next, begins where this ends.
     """
     clock = time.perf_counter()
-    psi_bounds = tuple(problem.warp.bounds) if "psi" in start else ()
+    psi_bounds = problem.psi_bounds if "psi" in start else ()
     space = ParameterSpace.of(problem.kernel, start, psi_bounds, log=settings.name == "lbfgs")
     size, adam_steps = _size(builder, space, start), settings.name == "adam"
     explores = settings.explore and not adam_steps
@@ -357,11 +357,8 @@ def explore(run: Run, builder: Builder, problem: Problem, start: Values, space: 
     objective = problem.restricted(rows).on(Dense(builder.X[rows], builder.backend), small)
     best: Optimum | None = None
     for factor, noise in ((1.0, 1.0), (8.0, 0.25), (0.1, 4.0)):
-        trial = {
-            **scalar,
-            **{name: scalar[name] * factor for name in space.per_input},
-            "sigma_eps2": scalar["sigma_eps2"] * noise,
-        }
+        factors = dict.fromkeys(space.per_input, factor) | {"sigma_eps2": noise}
+        trial = {name: value * factors.get(name, 1.0) for name, value in scalar.items()}
         out = lbfgs(run.task(objective, 25), small.pack(trial))
         if np.isfinite(out.value) and (best is None or out.value < best.value):
             best = out

@@ -1,7 +1,7 @@
 """The MAP loss under a likelihood that is not Gaussian, with f integrated out by Laplace's approximation.
 
-It has the shape of `widegp.inference.objective`, so that the same starts, rounds and optimisers serve it. psi holds
-the logarithms of the likelihood's parameters.
+It has the shape of `widegp.inference.objective`, so that the same starts, rounds and optimisers serve it.
+psi holds the logarithms of the likelihood's parameters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from widegp.inference.priors import Prior, penalty
 from widegp.kernels.base import Kernel
 from widegp.laplace import Mode, Response, Solved, evidence, find_mode
 
-TOLERANCE = 1e-6  # of the mode; the evidence is then right to better than a thousandth of a nat
+TOLERANCE = 1e-5  # of the mode; the evidence of n rows is then right to better than 1e-10 n
 
 
 @dataclass(frozen=True)
