@@ -130,7 +130,7 @@ def fit_map(
     which the caller makes next, begins where this ends.
     """
     clock = time.perf_counter()
-    psi_bounds = tuple(problem.warp.bounds) if "psi" in start else ()
+    psi_bounds = problem.psi_bounds if "psi" in start else ()
     space = ParameterSpace.of(problem.kernel, start, psi_bounds, log=settings.name == "lbfgs")
     size, adam_steps = _size(builder, space, start), settings.name == "adam"
     explores = settings.explore and not adam_steps

@@ -37,6 +37,11 @@ class Problem:
     priors: dict[str, Prior]
     spread: np.ndarray | None = None
 
+    @property
+    def psi_bounds(self) -> tuple[tuple[float, float], ...]:
+        """Of the warp's parameters."""
+        return tuple(self.warp.bounds)
+
     def on(self, likelihood: Likelihood, space: ParameterSpace) -> MapObjective:
         """The loss under a likelihood of the same rows."""
         return MapObjective(likelihood, self, space)

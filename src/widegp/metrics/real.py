@@ -106,6 +106,23 @@ def crps_from_samples(y: ArrayLike, samples: ArrayLike) -> float:
     return crps_from_quantiles(y, np.sort(samples, axis=1), levels)
 
 
+def energy_score(y: ArrayLike, samples: ArrayLike) -> float:
+    """(1/n) sum_i { E|S - y_i| - E|S - S'| / 2 } with Euclidean norms; y (n, T), samples (n, S, T).
+
+    The proper score of several outputs together: CRPS for T = 1. It depends on the units of the outputs.
+    """
+    y, samples = np.asarray(y, float), np.asarray(samples, float)
+    if y.ndim != 2 or samples.ndim != 3 or samples.shape[::2] != y.shape or samples.size == 0:
+        raise ValueError(f"y has shape {y.shape} and samples {samples.shape}; pass (n, T) and (n, S, T).")
+    if np.isnan(y).any() or np.isnan(samples).any():
+        raise ValueError("y and samples hold NaN; drop those rows.")
+    scores = [
+        np.mean(np.linalg.norm(s - row, axis=1)) - np.mean(np.linalg.norm(s[:, None] - s, axis=2)) / 2
+        for row, s in zip(y, samples, strict=True)
+    ]
+    return float(np.mean(scores))
+
+
 def crps_of_map(y: np.ndarray, quantile_at: Callable, cut: np.ndarray) -> np.ndarray:
     """CRPS_i = 2 int (y_i - q_i(t)) (Phi(t) - 1{y_i < q_i(t)}) phi(t) dt, one score per row, (n,).
 

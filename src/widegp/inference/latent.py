@@ -1,0 +1,104 @@
+"""The MAP loss under a likelihood that is not Gaussian, with f integrated out by Laplace's approximation.
+
+It has the shape of `widegp.inference.objective`, so that the same starts, rounds and optimisers serve it.
+psi holds the logarithms of the likelihood's parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from widegp.approximations.evaluation import Likelihood, Observed
+from widegp.inference.objective import Answer, with_values
+from widegp.inference.parameters import ParameterSpace, Values
+from widegp.inference.priors import Prior, penalty
+from widegp.kernels.base import Kernel
+from widegp.laplace import Mode, Response, Solved, evidence, find_mode
+
+TOLERANCE = 1e-5  # of the mode; the evidence of n rows is then right to better than 1e-10 n
+
+
+@dataclass(frozen=True)
+class LatentProblem:
+    """What is estimated from which responses: all of the MAP loss but the likelihood of the rows."""
+
+    kernel: Kernel
+    response: Response
+    priors: dict[str, Prior]
+
+    @property
+    def psi_bounds(self) -> tuple[tuple[float, float], ...]:
+        """Of the logarithms of the likelihood's parameters."""
+        return tuple((np.log(p.lower), np.log(p.upper)) for p in self.response.likelihood.parameters)
+
+    def on(self, likelihood: Likelihood, space: ParameterSpace) -> LaplaceObjective:
+        """The loss under a Gaussian likelihood of the same rows."""
+        return LaplaceObjective(likelihood, self, space)
+
+    def restricted(self, rows: np.ndarray) -> LatentProblem:
+        """The same problem on a part of the table."""
+        return replace(self, response=self.response.of(rows))
+
+    def kernel_at(self, values: Values) -> Kernel:
+        """The kernel with the given parameters."""
+        return with_values(self.kernel, values)
+
+    def response_at(self, values: Values) -> Response:
+        """The responses under the likelihood with the given parameters."""
+        return self.response.with_psi(np.exp(values["psi"])) if "psi" in values else self.response
+
+
+@dataclass(frozen=True)
+class RowNoise:
+    """A `widegp.laplace.GaussianProblem`: a likelihood of rows with noise variances of their own."""
+
+    likelihood: Likelihood
+    kernel: Kernel
+
+    def __call__(self, z: np.ndarray, noise: np.ndarray, gradient: bool = False) -> Solved:
+        out = self.likelihood.evaluate(self.kernel, Observed(z, 1.0, noise), by_row=True)
+        if out.problem is not None or out.by_row is None:
+            return Solved(np.inf, z, noise, None, out.problem)
+        by_kernel = {name: slope for name, slope in out.gradient.items() if name != "sigma_eps2"}
+        return Solved(out.value, out.by_row.y, out.by_row.spread / noise, by_kernel)
+
+
+@dataclass
+class LaplaceObjective:
+    """L(theta, psi) = -log q(y | X, theta, psi) - log p(theta).
+
+    ``f`` is the mode of the last evaluation, where the next one begins.
+    """
+
+    likelihood: Likelihood
+    problem: LatentProblem
+    space: ParameterSpace
+    f: np.ndarray | None = None
+
+    @property
+    def n_rows(self) -> int:
+        return self.likelihood.n_rows
+
+    def __call__(self, z: np.ndarray) -> Answer:
+        values = self.space.unpack(z)
+        solve = RowNoise(self.likelihood, self.problem.kernel_at(values))
+        response = self.problem.response_at(values)
+        out = evidence(solve, response, self.f, TOLERANCE)
+        if out.problem is not None or out.mode is None:
+            return Answer(np.inf, np.zeros_like(z), 0.0, out.problem)
+        self.f = out.mode.f
+        prior, slopes = penalty(self.problem.priors, values)
+        by_psi = out.by_psi * response.likelihood.psi
+        gradient = {name: out.gradient.get(name, by_psi) + slopes[name] for name in values}
+        return Answer(out.value + prior, self.space.pull_back(z, gradient))
+
+    def mode(self, values: Values) -> Mode:
+        """The mode of f at the given parameters, whose pseudo-targets predictions condition on."""
+        solve = RowNoise(self.likelihood, self.problem.kernel_at(values))
+        return find_mode(solve, self.problem.response_at(values), self.f, TOLERANCE)
+
+    def prior_gradient(self, z: np.ndarray) -> np.ndarray:
+        """-d log p(theta) / dz (p,): the share of the gradient that does not grow with the rows."""
+        return self.space.pull_back(z, penalty(self.problem.priors, self.space.unpack(z))[1])

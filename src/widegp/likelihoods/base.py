@@ -1,0 +1,188 @@
+"""What a likelihood offers to those who fit a process to it and to those who predict from it.
+
+Rows are independent given f: log p(y | f; psi) = sum_i log p(y_i | f_i; psi). An exposure e_i multiplies the
+rate of a count, that is, it adds log e_i to f_i: callers add it to f, and to the mean of f at new rows.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+class Terms(NamedTuple):
+    """log p(y_i | f_i) and its derivatives by f_i, each (n,).
+
+    ``W`` > 0 is the curvature that a Gaussian in place of the likelihood has, and ``dW`` its derivative by f.
+    It is -d2 where the density is log-concave in f. ``step`` > 0 is the curvature of Newton's steps to the
+    mode, which does not depend on it.
+    """
+
+    log_p: np.ndarray
+    d1: np.ndarray
+    d2: np.ndarray
+    d3: np.ndarray
+    W: np.ndarray
+    dW: np.ndarray
+    step: np.ndarray
+
+    @classmethod
+    def concave(cls, log_p: np.ndarray, d1: np.ndarray, W: np.ndarray, dW: np.ndarray) -> Self:
+        """The terms of a density that is log-concave in f: W = -d2."""
+        return cls(log_p, d1, -W, -dW, W, dW, W)
+
+
+class PsiTerms(NamedTuple):
+    """Derivatives by the k parameters psi of log p, of its slope d1 and of W, each (n, k)."""
+
+    log_p: np.ndarray
+    d1: np.ndarray
+    W: np.ndarray
+
+    @classmethod
+    def none(cls, n_rows: int) -> Self:
+        """Those of a likelihood without parameters."""
+        return cls(*(np.zeros((n_rows, 0)) for _ in cls._fields))
+
+
+class Parameter(NamedTuple):
+    """A positive number, fitted in its logarithm between ``lower`` and ``upper``."""
+
+    name: str
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class Likelihood(ABC):
+    """p(y | f; psi), psi being the numbers in the fields that ``parameters`` names."""
+
+    name: ClassVar[str]
+    parameters: ClassVar[tuple[Parameter, ...]] = ()
+
+    @property
+    def psi(self) -> np.ndarray:
+        """The parameters as a vector (k,)."""
+        return np.array([getattr(self, p.name) for p in self.parameters], float)
+
+    def with_psi(self, psi: ArrayLike) -> Self:
+        """The same likelihood with other parameters (k,)."""
+        values = np.asarray(psi, float).tolist()
+        return replace(self, **{p.name: v for p, v in zip(self.parameters, values, strict=True)})
+
+    @abstractmethod
+    def check(self, y: ArrayLike) -> np.ndarray:
+        """y (n,) as floats; raises if the likelihood cannot have made one of them."""
+
+    @abstractmethod
+    def terms(self, y: np.ndarray, f: np.ndarray) -> Terms:
+        """log p(y_i | f_i) and its derivatives by f_i."""
+
+    @abstractmethod
+    def psi_terms(self, y: np.ndarray, f: np.ndarray) -> PsiTerms:
+        """Derivatives by psi."""
+
+    @abstractmethod
+    def level(self, y: np.ndarray, offset: ArrayLike = 0.0) -> float:
+        """The constant c that suits y best where f_i = c + offset_i: the level about which f varies."""
+
+    @abstractmethod
+    def start(self, y: np.ndarray) -> np.ndarray:
+        """f (n,) from which Newton's method finds the mode."""
+
+    @abstractmethod
+    def sample(self, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """A draw of y for each entry of f, in the shape of f."""
+
+    @abstractmethod
+    def predictive(self, mean: ArrayLike, variance: ArrayLike) -> Predictive:
+        """The distribution of y where f ~ N(mean, variance), row by row; mean and variance (n,)."""
+
+
+@dataclass(frozen=True)
+class Predictive(ABC):
+    """p(y) = int p(y | f) N(f; mean_f, var_f) df for each row; mean_f and var_f (n,)."""
+
+    likelihood: Any
+    mean_f: np.ndarray
+    var_f: np.ndarray
+
+    @classmethod
+    def of(cls, likelihood: Likelihood, mean: ArrayLike, variance: ArrayLike) -> Self:
+        """The predictive at checked means and variances of f."""
+        m, v = np.broadcast_arrays(np.asarray(mean, float), np.asarray(variance, float))
+        if m.ndim != 1 or not (np.all(np.isfinite(m)) and np.all(np.isfinite(v)) and np.all(v >= 0)):
+            raise ValueError(
+                f"The latent means {m.shape} and variances must be one finite number per row, variances >= 0;"
+                " check the prediction of f."
+            )
+        return cls(likelihood, m, v)
+
+    @property
+    @abstractmethod
+    def mean(self) -> np.ndarray:
+        """E y, (n,)."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> np.ndarray:
+        """Var y, (n,)."""
+
+    @abstractmethod
+    def log_density(self, y: ArrayLike) -> np.ndarray:
+        """log p(y_i), (n,)."""
+
+    @abstractmethod
+    def cdf(self, y: ArrayLike) -> np.ndarray:
+        """P(Y_i <= y_i), (n,)."""
+
+    @abstractmethod
+    def _quantile(self, level: float) -> np.ndarray:
+        """The smallest y with P(Y_i <= y) >= level, (n,)."""
+
+    def quantile(self, level: ArrayLike) -> np.ndarray:
+        """The smallest y with P(Y_i <= y) >= level: (n,), or (n, q) for q levels."""
+        levels = np.asarray(level, float)
+        if not np.all((levels > 0) & (levels < 1)):
+            raise ValueError("Quantile levels must lie strictly between 0 and 1; pass for example 0.025.")
+        if levels.ndim == 0:
+            return self._quantile(float(levels))
+        return np.stack([self._quantile(float(one)) for one in levels], axis=-1)
+
+    def sample(self, rng: np.random.Generator, size: int = 1) -> np.ndarray:
+        """Draws of y, rows independent of each other, (size, n)."""
+        f = self.mean_f + np.sqrt(self.var_f) * rng.standard_normal((size, self.mean_f.size))
+        return self.likelihood.sample(f, rng)
+
+
+def finite_rows(y: ArrayLike, name: str) -> np.ndarray:
+    """y (n,) as floats, every one finite."""
+    y = np.asarray(y, float)
+    if y.ndim != 1:
+        raise ValueError(f"The target has shape {y.shape}; the {name} likelihood needs one number per row.")
+    refuse(~np.isfinite(y), y, f"the {name} likelihood needs finite numbers; drop that row or fill it in")
+    return y
+
+
+def refuse(bad: np.ndarray, y: np.ndarray, need: str) -> None:
+    """Raises where a target is bad: which row, what it holds and what is needed."""
+    if np.any(bad):
+        row = int(np.flatnonzero(bad)[0])
+        raise ValueError(f"The target is {y[row]:g} in row {row}, but {need}.")
+
+
+def log_exposure(exposure: ArrayLike | None, n_rows: int) -> np.ndarray:
+    """log e_i (n,), what an exposure e_i > 0 adds to f_i; zeros for None."""
+    if exposure is None:
+        return np.zeros(n_rows)
+    e = np.asarray(exposure, float)
+    if e.shape != (n_rows,):
+        raise ValueError(f"exposure has shape {e.shape} for {n_rows} rows; pass one positive number per row.")
+    bad = np.flatnonzero(~(np.isfinite(e) & (e > 0)))
+    if bad.size:
+        raise ValueError(f"exposure is {e[bad[0]]:g} in row {bad[0]}; pass positive, finite exposures.")
+    return np.log(e)

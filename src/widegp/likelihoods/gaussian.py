@@ -1,0 +1,69 @@
+"""p(y | f) = N(y; f, variance): one variance for all rows, or a known one for each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
+
+from widegp.likelihoods.base import Likelihood, Parameter, Predictive, PsiTerms, Terms, finite_rows
+
+
+@dataclass(frozen=True)
+class Gaussian(Likelihood):
+    """log p = -(y - f)^2 / (2 variance) - log(2 pi variance) / 2; W = 1 / variance."""
+
+    variance: float = 1.0
+
+    name = "gaussian"
+    parameters = (Parameter("variance", 1e-12, 1e12),)
+
+    def check(self, y: ArrayLike) -> np.ndarray:
+        return finite_rows(y, self.name)
+
+    def terms(self, y: np.ndarray, f: np.ndarray) -> Terms:
+        W = np.broadcast_to(1 / self.variance, np.shape(y)).astype(float)
+        error = y - f
+        log_p = -0.5 * (W * error**2 + math.log(2 * math.pi * self.variance))
+        return Terms.concave(log_p, W * error, W, np.zeros_like(W))
+
+    def psi_terms(self, y: np.ndarray, f: np.ndarray) -> PsiTerms:
+        W, error = 1 / self.variance, y - f
+        log_p = 0.5 * W * (W * error**2 - 1)
+        return PsiTerms(*(a[:, None] for a in (log_p, -(W**2) * error, np.full(y.shape, -(W**2)))))
+
+    def level(self, y: np.ndarray, offset: ArrayLike = 0.0) -> float:
+        return float(np.mean(y - offset))
+
+    def start(self, y: np.ndarray) -> np.ndarray:
+        return y.copy()
+
+    def sample(self, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return f + math.sqrt(self.variance) * rng.standard_normal(f.shape)
+
+    def predictive(self, mean: ArrayLike, variance: ArrayLike) -> GaussianPredictive:
+        return GaussianPredictive.of(self, mean, variance)
+
+
+class GaussianPredictive(Predictive):
+    """N(mean_f, var_f + variance)."""
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self.mean_f
+
+    @property
+    def variance(self) -> np.ndarray:
+        return self.var_f + self.likelihood.variance
+
+    def log_density(self, y: ArrayLike) -> np.ndarray:
+        return -0.5 * ((y - self.mean) ** 2 / self.variance + np.log(2 * math.pi * self.variance))
+
+    def cdf(self, y: ArrayLike) -> np.ndarray:
+        return ndtr((y - self.mean) / np.sqrt(self.variance))
+
+    def _quantile(self, level: float) -> np.ndarray:
+        return self.mean + np.sqrt(self.variance) * ndtri(level)
