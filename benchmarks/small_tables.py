@@ -2,8 +2,9 @@
 
 ``python benchmarks/small_tables.py --tasks sin2d:15 linear:30 yacht --seeds 50 --methods widegp sklearn``
 
-A task is a function and a number of rows, or a table of the shared folder, whose ten folds are its seeds. Each
-fit appends one line of JSON to ``--out``; what is there already is not done again. ``--show`` prints the table.
+A task is a function and a number of rows, or a table of the shared folder, whose ten folds are its seeds.
+Each fit appends one line of JSON to ``--out``; what is there already is not done again. ``--show`` prints the
+table.
 ``--noise-prior SHAPE SCALE`` replaces the default prior of sigma_eps2. Set OMP_NUM_THREADS=1 and
 NUMBA_NUM_THREADS=1 to keep to one core.
 

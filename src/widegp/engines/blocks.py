@@ -26,7 +26,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class BlockedRows:
-    """Rows X (n, I), y (n,), spread (n,), neighbours (n, m), cut into runs of at most ``block_rows``.
+    """Rows X (n, I), y (n,), spread (n,) or None for 1, neighbours (n, m), in runs of at most ``block_rows``.
 
     Without neighbours a block is a slice. With them it is a run of rows and the halo of earlier rows that
     they condition on, which stays small where rows near each other are stored near each other. ``pad``
@@ -35,7 +35,7 @@ class BlockedRows:
 
     X: np.ndarray
     y: np.ndarray
-    spread: np.ndarray
+    spread: np.ndarray | None
     neighbors: np.ndarray
     block_rows: int
     pad: bool = False
@@ -51,7 +51,7 @@ class BlockedRows:
             local = empty_beside(neighbors, (n, m), np.int32)
             runs = [np.arange(start, min(start + block_rows, n)) for start in range(0, n, block_rows)]
             cuts = tuple(_cut(neighbors, rows, local) for rows in runs)
-        return cls(X, y, np.ones(n), neighbors, block_rows, pad, cuts)
+        return cls(X, y, None, neighbors, block_rows, pad, cuts)
 
     @property
     def n_rows(self) -> int:
@@ -69,10 +69,12 @@ class BlockedRows:
 
     def with_target(self, y: np.ndarray, spread: np.ndarray | None = None) -> BlockedRows:
         """The same rows with another target; its noise is in these proportions, equal by default."""
-        return replace(self, y=y, spread=np.ones(len(y)) if spread is None else spread)
+        return replace(self, y=y, spread=spread)
 
     def same_target(self, other: BlockedRows) -> bool:
         """Whether y and spread are equal, so that they need not be sent again."""
+        if self.spread is None or other.spread is None:
+            return self.spread is other.spread and np.array_equal(self.y, other.y)
         return np.array_equal(self.y, other.y) and np.array_equal(self.spread, other.spread)
 
     def __len__(self) -> int:
@@ -96,7 +98,8 @@ class BlockedRows:
 
     def target(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """y and spread of the k-th block, which alone change with the target."""
-        return self._gather(k, self.y), self._gather(k, self.spread, blank=1.0)
+        y = self._gather(k, self.y)
+        return y, np.ones(len(y)) if self.spread is None else self._gather(k, self.spread, blank=1.0)
 
     def added(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """Numbers per row of each block, halo included (`Block`), added up by row of the table: (n,)."""
