@@ -30,7 +30,7 @@ class TestSharded(EngineContract):
         return ShardedEngine()
 
     def test_the_blocks_are_spread_over_the_devices(self, engine):
-        likelihood, _ = self.likelihood(engine)
+        likelihood = self.likelihood(engine)
         for group in likelihood.rows.groups:
             assert len(group.X.sharding.device_set) == engine.parallel_blocks == len(jax.devices())
 
