@@ -55,6 +55,8 @@ def percent(share: float | None, decimals: int = 0) -> str:
         return f"< {smallest:g}%"
     while 0.5 < share < 1 and round(100 * share, decimals) >= 100 and decimals < 4:
         decimals += 1
+    if share == 1:
+        return "100%"
     return f"{100 * share:.{decimals}f}%".replace("-", "−")
 
 
