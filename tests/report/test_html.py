@@ -180,8 +180,8 @@ def test_a_card_with_a_colour_says_why(summary):
     wrong = summary["verdict"] | {"tone": "fair", "why": "80% intervals are too wide"}
     beside = {"rmse": 0.2, "rmse_model": 0.4, "better": True}
     page = render_html(summary | {"verdict": wrong, "yardstick": beside})
-    assert "amber: 80% intervals are too wide" in page
-    assert "amber: gradient boosting is off by 0.200 on the same rows" in page
+    assert "Why: 80% intervals are too wide" in page
+    assert "Why: gradient boosting is off by 0.200 on the same rows" in page
 
 
 def test_templates_are_part_of_the_package():

@@ -189,8 +189,10 @@ def test_the_verdict_on_accuracy():
 
 def test_boosting_is_named_only_where_it_does_much_better():
     h = forecaster(500, seed=2)
-    better = judge(h, boosted(7.0, t=5.0, r2=0.95))
-    assert "where gradient boosting explains 95%" in better.to_dict()["headline"]
+    better = judge(h, boosted(7.0, t=5.0, r2=0.93))
+    assert "of the variation in y (gradient boosting errs 30% less)" in better.to_dict()["headline"]
+    much = judge(h, boosted(3.0, t=5.0, r2=0.99)).to_dict()["headline"]
+    assert "of the variation in y (gradient boosting: 99%)" in much
     assert [type(n) for n in notices_of(h, better, ended())] == [notices.BoostingIsBetter]
     for beside in (boosted(9.8, t=5.0), boosted(7.0, t=1.0), boosted(12.0, t=-5.0)):
         told = judge(h, beside)
@@ -239,6 +241,22 @@ def test_a_cure_that_was_applied_is_not_suggested_again():
     assert "conformal" not in told(narrow, failed, Tried(warp=True, conformal=True))
     cure = notices.BoostingIsBetter(boosted(7.0, 5.0)).cure
     assert "--ard or --transform auto" in cure(Tried()) and "--ard" not in cure(Tried(ard=True))
+
+
+def test_negative_ends_are_told_where_no_value_is_negative():
+    h = forecaster(500)
+    up = 5 - h.y.min()
+    assert "begin below zero" not in told(h, ended())
+    right = dataclasses.replace(h, y=h.y + up, mean=h.mean + up, lower=h.lower + up, upper=h.upper + up)
+    assert "begin below zero" not in told(right, ended())
+    wide = dataclasses.replace(right, lower=h.lower)
+    share = np.mean(h.lower < 0)
+    assert f"{100 * share:.0f}% of the intervals begin below zero" in told(wide, ended())
+
+
+def test_a_cure_is_said_once():
+    said = notices.in_words([notices.NegativeEnds(5, 10), notices.WrongShape(0.3)], Tried())
+    assert [bool(entry["cure"]) for entry in said] == [True, False]
 
 
 def test_a_notice_keeps_its_fields_for_machines():

@@ -96,11 +96,12 @@ def _read_as(level: float, rows: int) -> list[str]:
 
 
 def _as_table(scores: list[Score], level: float) -> Table:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     from widegp.report.formatting import number, percent, seconds
 
-    shown = Table()
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
     shown.add_column("model")
     for name in ("RMSE", "NLL", "CRPS", "50%", "80%", percent(level), "width", "time"):
         shown.add_column(name, justify="right")

@@ -94,6 +94,19 @@ def short(name: object) -> str:
     return f"{text[:half]}…{text[-half:]}"
 
 
+def held_with_chance(row: Mapping[str, Any]) -> str:
+    """The coverage of a row of the summary with its range of chance: 85% (93–97)."""
+    return f"{percent(row['held'])} ({100 * row['low']:.0f}–{100 * row['high']:.0f})"
+
+
+def part_range(part: Mapping[str, Any]) -> str:
+    """The predictions of a part of the rows: below 1,180; 1,180 to 4,360; above 4,360."""
+    if part["k"] == 0:
+        return f"below {number(part['end'])}"
+    start = number(part["start"])
+    return f"above {start}" if part["k"] == part["of"] - 1 else f"{start} to {number(part['end'])}"
+
+
 def listed(names: list[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -7,7 +7,7 @@ reads that English again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from widegp.inference.result import Reason
@@ -27,10 +27,14 @@ class Tried:
     def better_intervals(self) -> str:
         """The next thing to try against intervals that hold too little or too much."""
         if not self.warp:
-            return "Try --transform auto (in Python, target_transform='auto')."
+            return self.better_shape()
         if not self.conformal:
             return "Calibrate them on held-out rows: conformal=True in Python."
         return ""
+
+    def better_shape(self) -> str:
+        """The next thing to try against distributions of a wrong shape."""
+        return "" if self.warp else "Try --transform auto (in Python, target_transform='auto')."
 
     def better_means(self) -> str:
         """What may lower the error of the mean."""
@@ -123,7 +127,7 @@ class WrongShape(Notice):
         )
 
     def cure(self, tried: Tried) -> str:
-        return "" if tried.warp else "Try --transform auto (in Python, target_transform='auto')."
+        return tried.better_shape()
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,21 @@ class ExcludedValues(Notice):
 
     def cure(self, tried: Tried) -> str:
         return "Use --transform yeo-johnson (in Python, target_transform='yeo-johnson')."
+
+
+@dataclass(frozen=True)
+class NegativeEnds(Notice):
+    """Intervals that begin below zero though no observed value does."""
+
+    count: int
+    rows: int
+
+    def text(self) -> str:
+        share = percent(self.count / self.rows)
+        return f"{share} of the intervals begin below zero, though no held-out value is negative."
+
+    def cure(self, tried: Tried) -> str:
+        return tried.better_shape()
 
 
 @dataclass(frozen=True)
@@ -211,12 +230,14 @@ def counted(n: int, one: str, many: str) -> str:
 
 
 def in_words(notices: Iterable[Notice], tried: Tried) -> list[dict[str, Any]]:
-    """Each notice as JSON has it: its kind, its text and cure, and its fields."""
-    return [
-        {"kind": type(n).__name__, "text": clean(n.text()), "cure": n.cure(tried)} | {"fields": asdict(n)}
-        for n in notices
-        if is_dataclass(n)
-    ]
+    """Each notice as JSON has it: its kind, its text and cure, and its fields; a cure is said once."""
+    out: list[dict[str, Any]] = []
+    for notice in notices:
+        cure = notice.cure(tried)
+        told = cure in [entry["cure"] for entry in out]
+        words = {"text": clean(notice.text()), "cure": "" if told else cure}
+        out.append({"kind": type(notice).__name__, **words, "fields": asdict(notice)})
+    return out
 
 
 def sentences(notices: Iterable[dict[str, Any]]) -> list[str]:

@@ -7,7 +7,19 @@ from itertools import cycle
 from typing import Any
 
 from widegp.report import drawings
-from widegp.report.formatting import DASH, clean, exact, memory, moment, number, percent, seconds, short
+from widegp.report.formatting import (
+    DASH,
+    clean,
+    exact,
+    held_with_chance,
+    memory,
+    moment,
+    number,
+    part_range,
+    percent,
+    seconds,
+    short,
+)
 from widegp.yardstick import NAME
 
 Summary = dict[str, Any]
@@ -25,7 +37,6 @@ PARTS = {
     "network": ("network", "the function itself"),
     "noise": ("noise", "what a new observation adds"),
 }
-THIRD_NAMES = ("smallest third", "middle third", "largest third")
 
 
 def tiles(summary: Summary) -> list[dict[str, str]]:
@@ -34,14 +45,13 @@ def tiles(summary: Summary) -> list[dict[str, str]]:
     error, beside = summary["rmse_error"], summary["yardstick"]
     rmse = f"RMSE, ± {number(error, 1)} (standard error)" if error else "RMSE"
     better = beside is not None and beside["better"]
-    reason = f"amber: {NAME} is off by {number(beside['rmse'])} on the same rows" if better else ""
+    reason = f"Why: {NAME} is off by {number(beside['rmse'])} on the same rows" if better else ""
     boosting = f"; {NAME} {number(beside['rmse'])}" if beside is not None and not better else ""
-    colour = {"fair": "amber", "bad": "red"}.get(verdict["tone"], "")
     entries = [
         ("", "Explained", percent(s.get("r2")), "of the variation (R²)", ""),
         (
             verdict["tone"], "Intervals held", percent(s["coverage"], 1), f"of the values; {level} promised",
-            f"{colour}: {verdict['why']}" if verdict["why"] else "",
+            f"Why: {verdict['why']}" if verdict["why"] else "",
         ),
         (
             "fair" if better else "", "Typical error", number(s["rmse"]),
@@ -79,19 +89,10 @@ def thirds(summary: Summary) -> dict[str, Any] | None:
     if not found:
         return None
     levels = [percent(c["promised"]) for c in found[0]["coverage"]]
-    names = THIRD_NAMES if len(found) == len(THIRD_NAMES) else [f"part {part['k'] + 1}" for part in found]
     rows = [
-        [
-            f"{name}: {number(part['start'])} to {number(part['end'])}",
-            *(
-                f"{percent(c['held'])} ({percent(c['low'])} to {percent(c['high'])})"
-                for c in part["coverage"]
-            ),
-            number(part["width"]),
-        ]
-        for name, part in zip(names, found, strict=True)
+        [part_range(part), *map(held_with_chance, part["coverage"]), number(part["width"])] for part in found
     ]
-    columns = [(f"predicted {target}", ""), *((level, "n") for level in levels), ("mean width", "n")]
+    columns = [(f"predicted {target}", ""), *((level, "n") for level in levels), ("width", "n")]
     return {"columns": columns, "rows": rows}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from widegp.report.formatting import number, percent, seconds, short
+from widegp.report.formatting import held_with_chance, number, part_range, percent, seconds, short
 from widegp.yardstick import NAME
 
 if TYPE_CHECKING:
@@ -88,15 +88,11 @@ def _coverage(summary: dict[str, Any]) -> Table:
         (f"width of {percent(level)}", "right"),
     )  # fmt: skip
     whole = [row for row in held_out["coverage"] if row["promised"] in levels]
-    table.add_row(f"all {held_out['rows']:,}", *map(_held, whole), number(summary["scores"]["width"]))
+    every = map(held_with_chance, whole)
+    table.add_row(f"all {held_out['rows']:,}", *every, number(summary["scores"]["width"]))
     for third in thirds:
-        between = f"{number(third['start'])} to {number(third['end'])}"
-        table.add_row(between, *map(_held, third["coverage"]), number(third["width"]))
+        table.add_row(part_range(third), *map(held_with_chance, third["coverage"]), number(third["width"]))
     return table
-
-
-def _held(row: dict[str, Any]) -> str:
-    return f"{percent(row['held'])} ({percent(row['low'])} to {percent(row['high'])})"
 
 
 def _inputs(summary: dict[str, Any]) -> Table:

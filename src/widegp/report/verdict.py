@@ -22,8 +22,10 @@ from widegp.yardstick import NAME, Yardstick
 LOADING = 0.3
 # Rounding alone asks for some 1e-10 of the mean variance; the page records any amount.
 LARGE_JITTER = 1e-7
-# Below this share of the variation, the mean of the target does as well.
+# Below this share of the variation, the mean of the target does as well; a smaller gain is told otherwise.
 EXPLAINED = 0.05
+# Fewer negative ends of intervals than this share are no news where the target is never negative.
+NEGATIVE = 0.05
 # A shortfall of coverage that a reader would want to hear of, and how often it may pass unseen.
 SHORTFALL, OFTEN = 0.1, 0.05
 
@@ -110,9 +112,9 @@ class Verdict:
         y = self.yardstick
         if y is None or not y.is_much_better:
             return said
-        if useful and y.r2 is not None and percent(y.r2) != percent(self.scores["r2"]):
-            return f"{said} where {NAME} explains {percent(y.r2)}"
-        return f"{said}, {NAME} has {percent(1 - y.rmse / y.rmse_model)} less error"
+        if useful and y.r2 is not None and y.r2 - self.scores["r2"] >= EXPLAINED:
+            return f"{said} ({NAME}: {percent(y.r2)})"
+        return f"{said} ({NAME} errs {percent(1 - y.rmse / y.rmse_model)} less)"
 
     def _intervals(self) -> str:
         own, judgement = self.calibration.own, self.judgement
@@ -199,6 +201,9 @@ def notices_of(held_out: HeldOut, verdict: Verdict, result: FitResult) -> list[N
     outside = int((held_out.log_density == -math.inf).sum())
     if outside:
         out.append(notices.ExcludedValues(outside))
+    below = int((held_out.lower < 0).sum())
+    if held_out.y.min() >= 0 and below > NEGATIVE * len(held_out):
+        out.append(notices.NegativeEnds(below, len(held_out)))
     tail = stats.norm.sf(5.0)
     far = int(((held_out.pit < tail) | (held_out.pit > 1 - tail)).sum())
     if far:
