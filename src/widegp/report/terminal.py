@@ -99,12 +99,14 @@ def _inputs(summary: dict[str, Any]) -> Table:
     from rich.text import Text
 
     ranked = summary["explanation"]["inputs"]
-    table = _table("Inputs", ("input", ""), ("effect", "right"), ("share of sigma_u2", "right"))
+    heads = {"effect": "effect", "weight": "weight (ARD)"}
+    known = [key for key in heads if ranked and ranked[0][key] is not None]
+    table = _table("Inputs, strongest first", ("input", ""), *((heads[key], "right") for key in known))
     for item in ranked[:SHOWN_INPUTS]:
         # Text, not markup: a column may be called [red].
-        table.add_row(Text(short(item["name"])), percent(item["effect"], 1), percent(item["weight"], 1))
+        table.add_row(Text(short(item["name"])), *(percent(item[key], 1) for key in known))
     if len(ranked) > SHOWN_INPUTS:
-        table.add_row(f"and {len(ranked) - SHOWN_INPUTS} more", "", "")
+        table.add_row(f"and {len(ranked) - SHOWN_INPUTS} more")
     return table
 
 
