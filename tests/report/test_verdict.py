@@ -148,6 +148,20 @@ def test_rows_that_are_wrong_by_thirds_are_named():
     assert any("largest third" in text and "understated" in text for text in said)
 
 
+def test_the_tenth_that_is_worst_within_a_third_is_named():
+    """Noise that doubles in the largest tenth alone."""
+    cut = 3 * stats.norm.ppf(0.9)
+    h = forecaster(3000, factor=1.0, noise=lambda mean: np.where(mean > cut, 4.0, 1.0))
+    found = judge(h)
+    (named,) = [n for n in notices_of(h, found, ended()) if isinstance(n, notices.WrongIntervals) and n.part]
+    top = h.mean >= np.sort(h.mean)[2700]
+    assert named.worst.coverages[0].inside == int(h.inside[top].sum()) and named.worst.k == 9
+    assert f"Where the prediction is above {h.mean[top].min():.1f} they hold" in named.text()
+    # Noise that is the same for all of the largest third has no worst tenth.
+    flat = Calibration.of(forecaster(3000, noise=lambda mean: np.where(mean > 1.3, 3.0, 1.0)))
+    assert flat.worst_tenth(flat.thirds[2]) is None
+
+
 def test_thirds_are_named_where_all_rows_together_keep_their_promise():
     h = forecaster(3000, factor=2.05, noise=louder)
     found = judge(h)

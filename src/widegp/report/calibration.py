@@ -16,6 +16,8 @@ SURE = 0.95
 # Levels that are judged beside the forecast's own.
 LEVELS = (0.5, 0.8)
 THIRDS = 3
+# Groups of the figure of coverage against prediction, and how few rows one may hold.
+TENTHS, LEAST_IN_TENTH = 10, 10
 FEW_ROWS = 30
 # A difference of coverage that matters to nobody, as a share of the smaller of level and 1 - level.
 NEGLIGIBLE = 0.2
@@ -140,11 +142,13 @@ class Calibration:
     own : the forecast's own level, all rows.
     others : the other levels, all rows.
     thirds : all levels, the own one last; none where rows are too few to be parted.
+    tenths : the own level alone; fewer groups where a tenth would hold fewer than ten rows.
     """
 
     own: Coverage
     others: tuple[Coverage, ...]
     thirds: tuple[Part, ...]
+    tenths: tuple[Part, ...]
 
     @classmethod
     def of(cls, held_out: HeldOut) -> Calibration:
@@ -154,6 +158,7 @@ class Calibration:
             coverage(held_out, held_out.level),
             tuple(coverage(held_out, level) for level in other),
             tuple(parts(held_out, THIRDS, [*other, held_out.level])) if enough else (),
+            tuple(parts(held_out, max(1, min(TENTHS, len(held_out) // LEAST_IN_TENTH)), [held_out.level])),
         )
 
     @property
@@ -166,6 +171,16 @@ class Calibration:
         if part.level != self.own.level:
             return False
         return float(stats.binomtest(part.inside, part.rows, self.own.share).pvalue) < limit
+
+    def worst_tenth(self, third: Part) -> Part | None:
+        """The tenth within a third that holds least, if that is less than the third by more than chance."""
+        within = [t for t in self.tenths if t.start <= third.end and t.end >= third.start]
+        worst = min(within, key=lambda t: t.coverages[0].share, default=None)
+        if worst is None or worst.of != TENTHS:
+            return None
+        c, usual = worst.coverages[0], third.coverages[-1].share
+        p = stats.binomtest(c.inside, c.rows, usual, alternative="less").pvalue
+        return worst if p < (1 - SURE) / TENTHS else None
 
     def findings(self) -> list[Finding]:
         """What is beyond chance in the other levels and in the thirds, the gravest first.

@@ -95,10 +95,14 @@ class FewRows(Notice):
 
 @dataclass(frozen=True)
 class WrongIntervals(Notice):
-    """Intervals that hold too little or too much, of all held-out rows or of one ``part``."""
+    """Intervals that hold too little or too much, of all held-out rows or of one ``part``.
+
+    worst : a tenth of the predictions within the part that is worse still.
+    """
 
     coverage: Coverage
     part: Part | None = None
+    worst: Part | None = None
 
     def text(self) -> str:
         c = self.coverage
@@ -107,8 +111,13 @@ class WrongIntervals(Notice):
         low, high = (percent(p, decimals(c)) for p in c.chance)
         return (
             f"The {percent(c.level)} intervals hold {held(c)} {where}, where chance gives"
-            f" {low} to {high}: {means}."
+            f" {low} to {high}: {means}.{self._worst()}"
         )
+
+    def _worst(self) -> str:
+        if self.worst is None:
+            return ""
+        return f" Where the prediction is {ends(self.worst)} they hold {held(self.worst.coverages[0])}."
 
     def cure(self, tried: Tried) -> str:
         return tried.better_intervals()
@@ -204,16 +213,15 @@ class BoostingIsBetter(Notice):
 
 
 def part_words(part: Part) -> str:
-    """ "the largest third of the predictions (above 4,300)"; a middle part has two ends."""
-    ends = {0: f"below {number(part.end, 2)}", part.of - 1: f"above {number(part.start, 2)}"}
-    between = f"{number(part.start, 2)} to {number(part.end, 2)}"
-    return f"{part_name(part)} of the predictions ({ends.get(part.k, between)})"
-
-
-def part_name(part: Part) -> str:
-    fraction = {3: "third", 10: "tenth"}.get(part.of, f"{part.of}th")
+    """ "the largest third of the predictions (above 4,300)"."""
     size = {0: "smallest", part.of - 1: "largest"}.get(part.k, "middle")
-    return f"the {size} {fraction}"
+    return f"the {size} third of the predictions ({ends(part)})"
+
+
+def ends(part: Part) -> str:
+    """ "below 1,200", "1,200 to 4,300" or "above 4,300"."""
+    known = {0: f"below {number(part.end, 2)}", part.of - 1: f"above {number(part.start, 2)}"}
+    return known.get(part.k, f"{number(part.start, 2)} to {number(part.end, 2)}")
 
 
 def held(c: Coverage) -> str:

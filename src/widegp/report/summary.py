@@ -13,8 +13,7 @@ from widegp.estimator import WideGPRegressor
 from widegp.explain import WEIGHT, balance, input_names, kernel_shape
 from widegp.held_out import HeldOut
 from widegp.inference.parameters import declared_parameters
-from widegp.report import calibration
-from widegp.report.calibration import coverage
+from widegp.report.calibration import Calibration, coverage
 from widegp.report.formatting import clean, plain
 from widegp.report.notices import Told, Tried, in_words
 from widegp.report.parameters import describe_parameters
@@ -26,8 +25,6 @@ LEVELS = (0.50, 0.80, 0.90, 0.95, 0.99)
 BINS = 10
 TREND_BINS = 12
 QUANTILES = 300
-# Groups of the figure of coverage against prediction, and how few rows one may hold.
-TENTHS, LEAST_IN_TENTH = 10, 10
 # A PIT of 0 or 1 in double precision is some eight standard deviations out.
 FARTHEST = 8.2
 
@@ -91,7 +88,7 @@ def _tried(model: WideGPRegressor) -> Tried:
 
 
 def _held_out(held_out: HeldOut) -> dict[str, Any]:
-    tenths = max(1, min(TENTHS, len(held_out) // LEAST_IN_TENTH))
+    judged = Calibration.of(held_out)
     shown = held_out.thinned(SHOWN_ROWS)
     points = {name: getattr(shown, name) for name in ("y", "mean", "lower", "upper", "inside")}
     low, high = stats.binom.interval(0.95, len(held_out), 1 / BINS)
@@ -99,12 +96,12 @@ def _held_out(held_out: HeldOut) -> dict[str, Any]:
         "rows": len(held_out),
         "level": held_out.level,
         "inside": float(held_out.inside.mean()),
-        "plausible": coverage(held_out, held_out.level).plausible,
+        "plausible": judged.own.plausible,
         "points": points,
         "coverage": [coverage(held_out, level).to_dict() for level in LEVELS],
         "calibration": [coverage(held_out, float(p)).to_dict() for p in np.linspace(0.01, 0.99, 99)],
-        "thirds": [part.to_dict() for part in calibration.Calibration.of(held_out).thirds],
-        "by_prediction": [part.to_dict() for part in calibration.parts(held_out, tenths, [held_out.level])],
+        "thirds": [part.to_dict() for part in judged.thirds],
+        "by_prediction": [part.to_dict() for part in judged.tenths],
         "pit": {
             "counts": np.histogram(held_out.pit, BINS, range=(0, 1))[0],
             "expected": len(held_out) / BINS,

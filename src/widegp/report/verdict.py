@@ -142,7 +142,7 @@ class Verdict:
         c = worst.coverage
         side = "narrow" if c.is_narrow else "wide"
         where = "" if worst.part is None else f" for {part_words(worst.part)}"
-        return f"{percent(c.level)} intervals are too {side}{where}: they held {held(c)}"
+        return f"{percent(c.level)} intervals are too {side}{where}: they held {held(c)} values"
 
     def _worst_part(self) -> str:
         """Where intervals that are wrong overall are worst, if they are much worse there."""
@@ -222,7 +222,9 @@ def _of_intervals(verdict: Verdict) -> list[Notice]:
     for narrow in (True, False):
         first = next((f for f in found if f.coverage.is_narrow is narrow), None)
         if first is not None:
-            out.append(notices.WrongIntervals(first.coverage, first.part))
+            own = first.part is not None and first.coverage.level == verdict.calibration.own.level
+            worst = verdict.calibration.worst_tenth(first.part) if own and narrow and first.part else None
+            out.append(notices.WrongIntervals(first.coverage, first.part, worst))
     if verdict.misshapen and not out:
         out.append(notices.WrongShape(verdict.scores["pit_distance"]))
     return out
