@@ -246,6 +246,8 @@ class TestOthers:
             assert told["inputs"][0]["name"] == "size" and told["target"] == "price"
         shown = run("explain", model)
         assert shown.exit_code == 0 and "What drives price" in shown.stdout
+        assert "Prior variance" not in shown.stdout
+        assert "Prior variance by part" in run("explain", model, "--verbose").stdout
 
     def test_compare(self, table):
         told = run_json("compare", table, "--target", "price", "--test-fraction", 0.4, *QUICK)

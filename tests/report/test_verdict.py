@@ -141,7 +141,7 @@ def test_rows_that_are_wrong_by_thirds_are_named():
     assert found.calibration.own.share == pytest.approx(0.915, abs=0.02)
     top = h.mean >= np.sort(h.mean)[2000]
     told = found.to_dict()
-    assert f"largest third of the predictions (above {np.min(h.mean[top]):.1f})" in told["headline"]
+    assert f"largest third of the predictions (above {np.min(h.mean[top]):.3g})" in told["headline"]
     assert f"{100 * h.inside[top].mean():.0f}% of 1,000" in told["headline"]
     said = [n.text() for n in notices_of(h, found, ended())]
     assert any("smallest third" in text and "wider than they need be" in text for text in said)
@@ -156,7 +156,7 @@ def test_the_tenth_that_is_worst_within_a_third_is_named():
     (named,) = [n for n in notices_of(h, found, ended()) if isinstance(n, notices.WrongIntervals) and n.part]
     top = h.mean >= np.sort(h.mean)[2700]
     assert named.worst.coverages[0].inside == int(h.inside[top].sum()) and named.worst.k == 9
-    assert f"Where the prediction is above {h.mean[top].min():.1f} they hold" in named.text()
+    assert f"Where the prediction is above {h.mean[top].min():.3g} they hold" in named.text()
     # Noise that is the same for all of the largest third has no worst tenth.
     flat = Calibration.of(forecaster(3000, noise=lambda mean: np.where(mean > 1.3, 3.0, 1.0)))
     assert flat.worst_tenth(flat.thirds[2]) is None

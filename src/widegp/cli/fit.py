@@ -52,9 +52,7 @@ def fit(
     yardstick: Annotated[
         bool, typer.Option("--yardstick/--no-yardstick", help="Gradient boosting beside it, in seconds.")
     ] = True,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Parameters and what the data leave open, too.")
-    ] = False,
+    verbose: options.Verbose = False,
     as_json: options.Json = False,
 ) -> None:
     """Fit a model to a table and save it.

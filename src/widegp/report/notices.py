@@ -220,8 +220,8 @@ def part_words(part: Part) -> str:
 
 def ends(part: Part) -> str:
     """ "below 1,200", "1,200 to 4,300" or "above 4,300"."""
-    known = {0: f"below {number(part.end, 2)}", part.of - 1: f"above {number(part.start, 2)}"}
-    return known.get(part.k, f"{number(part.start, 2)} to {number(part.end, 2)}")
+    known = {0: f"below {number(part.end)}", part.of - 1: f"above {number(part.start)}"}
+    return known.get(part.k, f"{number(part.start)} to {number(part.end)}")
 
 
 def held(c: Coverage) -> str:

@@ -85,15 +85,13 @@ def compatible(summary: Summary) -> str:
 
 
 def thirds(summary: Summary) -> dict[str, Any] | None:
-    found, target = summary["held_out"]["thirds"], short(summary["target"])
+    """Coverage by thirds of the prediction; their width is in the figure above."""
+    found = summary["held_out"]["thirds"]
     if not found:
         return None
     levels = [percent(c["promised"]) for c in found[0]["coverage"]]
-    rows = [
-        [part_range(part), *map(held_with_chance, part["coverage"]), number(part["width"])] for part in found
-    ]
-    columns = [(f"predicted {target}", ""), *((level, "n") for level in levels), ("width", "n")]
-    return {"columns": columns, "rows": rows}
+    rows = [[part_range(part), *map(held_with_chance, part["coverage"])] for part in found]
+    return {"columns": [("predicted", ""), *((level, "n") for level in levels)], "rows": rows}
 
 
 def ranking(summary: Summary) -> dict[str, Any] | None:
