@@ -55,10 +55,11 @@ class Gaussian:
     def score(self, name: str, y: np.ndarray, level: float, seconds: float) -> Score:
         half = ndtri((1 + level) / 2) * self.sd
         lower, upper = self.mean - half, self.mean + half
+        depth = np.abs(2 * ndtr((y - self.mean) / self.sd) - 1)
         return Score(
             name, metrics.rmse(y, self.mean), metrics.nlpd(y, self.mean, self.sd),
             metrics.crps(y, self.mean, self.sd), metrics.coverage(y, lower, upper),
-            float(np.mean(upper - lower)), seconds, *_central(np.abs(2 * ndtr((y - self.mean) / self.sd) - 1)),
+            float(np.mean(upper - lower)), seconds, *_central(depth),
         )  # fmt: skip
 
 

@@ -54,6 +54,8 @@ def summarise(
     judged = Verdict.of(held_out, scores, str(given.get("target", "the target")), yardstick)
     sizes = {name: int(np.size(value)) for name, value in model.params_.items()}
     noticed = notices_of(held_out, judged, result) + [Told(str(text)) for text in given.pop("warnings", ())]
+    # The fit warns of what its result keeps as a note.
+    noticed = list(dict.fromkeys(noticed))
     return plain(
         {
             "target": clean(given.get("target", "the target")),
