@@ -208,7 +208,7 @@ def conformal() -> Figure:
     before = [(depth <= level).mean() for level in levels]
     after = [np.mean(depth <= 2 * calibration.levels(level)[1] - 1) for level in levels]
     figure, (axes,) = panels(1, 4.6, 4.0)
-    axes.plot([0, 1], [0, 1], "--", color=GREY, lw=1, label="honest")
+    axes.plot([0, 1], [0, 1], "--", color=GREY, lw=1, label="as promised")
     axes.plot(levels, before, color=VERMILLION, label="the model's own")
     axes.plot(levels, after, color=BLUE, label="conformal, 500 rows")
     axes.set(xlabel="promised coverage", ylabel="held, on 3,000 rows")

@@ -97,11 +97,12 @@ class TestFit:
     def test_batches_are_predicted_as_the_regressor_predicts_features(self, model):
         table = make_table(40)
         X = by_hand(table)
-        mean, sd, lower, upper, noticed = model.predict_batch(table.to_batches()[0], level=0.7)
+        mean, sd, lower, upper, noticed, outside = model.predict_batch(table.to_batches()[0], level=0.7)
         expected = [*model.regressor.predict(X, return_std=True), *model.regressor.predict_interval(X, 0.7)]
         for found, wanted in zip((mean, sd, lower, upper), expected, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-12)
         assert not any("y" in words.split("'") for words in noticed)
+        assert outside.dtype == bool and outside.any() == any("outside" in words for words in noticed)
 
     def test_no_rows_and_no_level(self, model):
         empty = model.predict_batch(make_table().slice(0, 0))
@@ -123,8 +124,9 @@ class TestFit:
         assert json.loads(json.dumps(told)) == told
         assert list(dict.fromkeys(stages)) == [
             "reading the table", "encoding the columns", "choosing a start", "fit",
-            "predicting the held-out rows",
+            "predicting the held-out rows", "gradient boosting beside it",
         ]  # fmt: skip
+        assert told["yardstick"]["rows"] == 81 and told["yardstick"]["rows_held_out"] == 9
 
     def test_warnings_are_heard_and_kept(self):
         table = make_table()

@@ -34,19 +34,29 @@ from widegp.table_model import TableModel
 class TestFit:
     def test_it_prints_scores_and_parameters_and_where_the_model_is(self, table, tmp_path):
         out = tmp_path / "m.widegp"
-        result = run("fit", table, "--target", "price", "--out", out, "--test-fraction", 0.4, *QUICK)
+        fit = ["fit", table, "--target", "price", "--out", out, "--test-fraction", 0.4, *QUICK]
+        result = run(*fit, "--verbose")
         assert result.exit_code == 0 and result.stderr == ""
-        for words in ("held-out rows", "rmse", "promised", "sigma_eps2", "std. error", "48 training rows"):
-            assert words in " ".join(result.stdout.split())
+        said = " ".join(result.stdout.split())
+        for words in ("held-out rows", "rmse", "range of chance", "sigma_eps2", "std. error"):
+            assert words in said
+        assert "48 training rows" in said
+        assert "honest" not in said and "rmse of gradient boosting" in said
         assert str(out) in result.stdout.replace("\n", "")
         assert "\nLeft out: id (48 texts, all different, as of an identifier).\n" in result.stdout
         assert os.listdir(tmp_path) == ["m.widegp"]
+        shorter = run(*fit, "--no-yardstick").stdout
+        assert "sigma_eps2" not in shorter and "boosting" not in shorter and "rmse" in shorter
+        assert TableModel.load(out).provenance["yardstick"] is None
 
     def test_json_has_the_scores_of_the_saved_model(self, table, tmp_path):
         out = tmp_path / "m.widegp"
         told = run_json("fit", table, "--target", "price", "--out", out, "--test-fraction", 0.4, *QUICK)
         saved = TableModel.load(out)
         assert told["scores"]["rmse"] == pytest.approx(saved.held_out.scores()["rmse"])
+        assert told["yardstick"]["rmse_model"] == pytest.approx(told["scores"]["rmse"])
+        assert told["yardstick"]["rmse"] == saved.provenance["yardstick"]["rmse"]
+        assert len(told["notices"]) == len(told["warnings"])
         assert told["provenance"]["rows"] == 48 and told["provenance"]["rows_held_out"] == 32
         values = {entry["name"]: entry["value"] for entry in told["parameters"]}
         assert values["w"] == saved.regressor.params_["w"]
@@ -132,7 +142,8 @@ class TestPredict:
             assert found["size"].dtype == float and found["price"].dtype == float
         else:
             found = pd.read_csv(out, sep="," if ending == "csv" else "\t", dtype={"id": str})
-        assert list(found.columns) == [*frame.columns, "mean", "sd", "lower", "upper"]
+        assert list(found.columns) == [*frame.columns, "mean", "sd", "lower", "upper", "outside"]
+        assert found["outside"].dtype == bool
         pd.testing.assert_frame_equal(found[list(frame.columns)], frame, check_dtype=False)
         np.testing.assert_allclose(found[list(expected)], expected, rtol=1e-9)
 
@@ -164,7 +175,8 @@ class TestPredict:
             and "'extra'" in said
         )
         result = run("predict", model, tmp_path / "t.csv", "--out", tmp_path / "p.csv")
-        assert result.stderr.count("Warning: ") == len(told["warnings"])
+        assert result.stderr.count("Warning: ") == len(told["warnings"]) + 1
+        assert told["outside"] == 80 and "80 of 80 rows lie outside the training range" in result.stderr
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")],
                              ids=["interrupt", "full"])  # fmt: skip
@@ -234,6 +246,8 @@ class TestOthers:
             assert told["inputs"][0]["name"] == "size" and told["target"] == "price"
         shown = run("explain", model)
         assert shown.exit_code == 0 and "What drives price" in shown.stdout
+        assert "Prior variance" not in shown.stdout
+        assert "Prior variance by part" in run("explain", model, "--verbose").stdout
 
     def test_compare(self, table):
         told = run_json("compare", table, "--target", "price", "--test-fraction", 0.4, *QUICK)

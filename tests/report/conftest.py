@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from widegp import WideGPRegressor
 from widegp.explain import explain
@@ -25,6 +26,23 @@ def draw(n, seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, len(HOSTILE)))
     return X, np.sin(X[:, 0]) + X[:, 1] + 0.5 * X[:, 2] + 0.3 * rng.normal(size=n)
+
+
+def forecaster(n, factor=1.0, seed=0, noise=1.0):
+    """Predicts N(mean, factor^2 noise^2) where the truth is N(mean, noise^2); mean has sd 3.
+
+    ``noise`` may be a function of the mean, which the forecaster does not know: it predicts sd ``factor``.
+    """
+    rng = np.random.default_rng(seed)
+    mean = 3 * rng.normal(size=n)
+    y = mean + (noise(mean) if callable(noise) else noise) * rng.normal(size=n)
+    sd = np.broadcast_to(factor * (1.0 if callable(noise) else noise), n).copy()
+    d = stats.norm(mean, sd)
+    lower, upper = d.interval(0.95)
+    return HeldOut(
+        y=y, mean=mean, sd=sd, lower=lower, upper=upper, pit=d.cdf(y), log_density=d.logpdf(y), level=0.95,
+        crps=np.abs(y - mean), train_sd=3.0,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")

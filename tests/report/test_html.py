@@ -84,8 +84,8 @@ def test_hostile_names_are_text_and_nothing_else(document):
 
 def test_every_figure_is_described(document):
     pictures = document.all("svg")
-    # Two of predictions, three of intervals, three effects, kernel, nine parameters, path.
-    assert len(pictures) == 2 + 3 + 3 + 1 + 9 + 1
+    # Two of predictions, four of intervals, three effects, kernel, nine parameters, path.
+    assert len(pictures) == 2 + 4 + 3 + 1 + 9 + 1
     assert all(a["role"] == "img" and len(a["aria-label"]) > 20 for a in pictures)
 
 
@@ -160,11 +160,34 @@ def test_importing_the_report_imports_no_library_for_drawing():
 
 def test_the_terminal_takes_names_literally(summary):
     out = StringIO()
-    render_terminal(summary, Console(file=out, width=200))
+    render_terminal(summary, Console(file=out, width=200), verbose=True)
     said = out.getvalue()
     assert "[red]not markup[/red]" in said and "<script>" in said
     assert "Warning: " in said and "sigma_eps2" in said and "Left open" in said
     assert f"Scores on {summary['held_out']['rows']} held-out rows" in said
+
+
+def test_the_terminal_gives_the_answer_first_and_parameters_on_demand(summary):
+    out = StringIO()
+    render_terminal(summary, Console(file=out, width=200))
+    said = out.getvalue()
+    assert said.startswith(summary["verdict"]["headline"])
+    assert said.index("Scores on") < said.index("Intervals:") < said.index("Warning: ")
+    assert "std. error" not in said and "Left open" not in said
+
+
+def test_a_card_with_a_colour_says_why(summary):
+    wrong = summary["verdict"] | {"tone": "fair", "why": "80% intervals are too wide"}
+    beside = {"rmse": 0.2, "rmse_model": 0.4, "better": True}
+    page = render_html(summary | {"verdict": wrong, "yardstick": beside})
+    assert "Why: 80% intervals are too wide" in page
+    assert "Why: gradient boosting is off by 0.200 on the same rows" in page
+
+
+def test_templates_are_part_of_the_package():
+    for package, names in {"widegp.report": ("shell", "parts", "report"), "widegp.paper": ("paper",)}.items():
+        folder = resources.files(package).joinpath("templates")
+        assert all(folder.joinpath(f"{name}.html").is_file() for name in names)
 
 
 @pytest.mark.skipif(find_chromium() is None, reason="there is no chromium executable on the path")

@@ -7,120 +7,19 @@ import json
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from widegp.held_out import HeldOut
 from widegp.inference.parameters import declared_parameters
 from widegp.inference.priors import resolve_priors
-from widegp.inference.result import Direction, FitResult, Reason
+from widegp.inference.result import Direction, Reason
 from widegp.kernels import Mixed
 from widegp.report import render_html, summarise
+from widegp.report.calibration import coverage
 from widegp.report.formatting import clean, exact, memory, moment, number, percent, plain, seconds, short
-from widegp.report.summary import coverage_by_level, quantile_plot, residual_trend, rmse_error
+from widegp.report.summary import quantile_plot, residual_trend, rmse_error
 from widegp.report.svg import tick
-from widegp.report.verdict import chance, open_directions, verdict, warnings_of
+from widegp.report.verdict import open_directions
 
-from .conftest import HOSTILE, draw
-
-
-def forecaster(n, factor=1.0, seed=0, noise=1.0):
-    """Predicts N(mean, factor^2 noise^2) where the truth is N(mean, noise^2); mean has sd 3."""
-    rng = np.random.default_rng(seed)
-    mean = 3 * rng.normal(size=n)
-    y = mean + noise * rng.normal(size=n)
-    d = stats.norm(mean, factor * noise)
-    lower, upper = d.interval(0.95)
-    return HeldOut(
-        y=y, mean=mean, sd=np.full(n, factor * noise), lower=lower, upper=upper, pit=d.cdf(y),
-        log_density=d.logpdf(y), level=0.95, crps=np.abs(y - mean), train_sd=3.0,
-    )  # fmt: skip
-
-
-def changed(n, **changes):
-    return dataclasses.replace(forecaster(n), **changes)
-
-
-def ended(**changes):
-    settings = {
-        "reason": Reason.CONVERGED, "objective": 0.0, "path": (1.0, 0.0), "n_iter": 1, "n_evaluations": 2,
-        "jitter": 0.0, "approximation": "exact", "backend": "native",
-    }  # fmt: skip
-    return FitResult(**(settings | changes))
-
-
-def judge(held_out):
-    return verdict(held_out, held_out.scores(), "y")
-
-
-@pytest.mark.parametrize(
-    ("rows", "factor", "word", "said"),
-    [
-        (2000, 1.0, "honest", "intervals are honest"),
-        (2000, 0.5, "narrow", "too narrow"),
-        (2000, 2.0, "wide", "too wide"),
-        (200_000, 0.99, "nearly narrow", "a touch too narrow"),
-        (20, 1.0, "unknown", "too few to judge"),
-    ],
-)
-def test_the_verdict_on_intervals(rows, factor, word, said):
-    told = judge(forecaster(rows, factor))
-    assert told["intervals"] == word
-    assert said in told["headline"]
-
-
-def test_a_headline_does_not_praise_one_level_alone():
-    """Residuals of +-1, one in twenty of +-3: 95% intervals are right, those of 50% hold nothing."""
-    rng = np.random.default_rng(0)
-    n = 1000
-    z = rng.choice([-1.0, 1.0], n) * np.where(rng.random(n) < 0.05, 3.0, 1.0)
-    told = judge(changed(n, pit=stats.norm.cdf(z), y=forecaster(n).mean + z))
-    assert told["intervals"] == "honest at one level"
-    assert "95% intervals are honest, but its 50% intervals are too narrow (they hold 0%)" in told["headline"]
-    # Two in three values lie above the median, and central intervals of every level hold their share.
-    depth, side = (np.arange(n) + 0.5) / n, np.where(np.arange(n) % 3, 1.0, -1.0)
-    told = judge(changed(n, pit=(1 + side * depth) / 2))
-    assert "honest, but observed values do not fall evenly in them" in told["headline"]
-
-
-def test_the_verdict_on_accuracy():
-    """The variance of y is 9 + noise^2, of which 9 are explained."""
-    assert "explains 90% of the variation in y" in judge(forecaster(200_000))["headline"]
-    useless = forecaster(500)
-    useless = dataclasses.replace(useless, mean=np.full(500, useless.y.mean()))
-    assert "no better than its mean" in judge(useless)["headline"]
-
-
-def test_the_range_of_chance_holds_honest_forecasters():
-    low, high = chance(0.9, 150)
-    shares = np.random.default_rng(0).binomial(150, 0.9, size=20_000) / 150
-    assert 0.95 <= np.mean((low <= shares) & (shares <= high)) < 0.98
-
-
-def told(held_out, result):
-    scores = held_out.scores()
-    return " ".join(warnings_of(held_out, scores, judge(held_out)["intervals"], result))
-
-
-def test_a_good_fit_has_no_warning():
-    assert told(forecaster(500), ended()) == ""
-
-
-@pytest.mark.parametrize(
-    ("held_out", "result", "says"),
-    [
-        (forecaster(500), ended(reason=Reason.MAX_ITER), "not converged: iteration limit"),
-        (forecaster(500, 0.5), ended(), "understated"),
-        (forecaster(500, 2.0), ended(), "wider than they need be"),
-        (forecaster(20), ended(), "Only 20 rows"),
-        (forecaster(500), ended(jitter=1e-4), "coincident"),
-        (forecaster(500), ended(notes=("take note",)), "take note"),
-        (changed(500, pit=np.linspace(0, 1, 500) ** 2), ended(), "shape of the data"),
-        (changed(99, log_density=np.full(99, -np.inf)), ended(), "99 held-out values"),
-        (changed(99, pit=np.append(forecaster(98).pit, 1.0)), ended(), "1 held-out value lies"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_is_said(held_out, result, says):
-    assert says in told(held_out, result)
+from .conftest import HOSTILE, draw, forecaster
 
 
 def test_open_directions_in_words():
@@ -139,9 +38,9 @@ def test_open_directions_in_words():
 
 def test_coverage_is_that_of_the_model_s_own_intervals(model, held_out):
     X, y = draw(300, 1)
-    for row in coverage_by_level(held_out, [0.3, 0.8, 0.99]):
-        lower, upper = model.predict_interval(X, row["promised"])
-        assert row["held"] == pytest.approx(np.mean((lower <= y) & (y <= upper)))
+    for level in (0.3, 0.8, 0.99):
+        lower, upper = model.predict_interval(X, level)
+        assert coverage(held_out, level).share == pytest.approx(np.mean((lower <= y) & (y <= upper)))
 
 
 def test_the_band_of_the_quantile_plot_holds_95_percent_of_order_statistics():

@@ -53,7 +53,7 @@ def widegp(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Predictions with honest intervals for the rows of a table, by Gaussian processes.
+    """Predictions with intervals for the rows of a table, by Gaussian processes.
 
     \b
     Examples:

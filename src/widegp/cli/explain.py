@@ -31,6 +31,7 @@ def explain(
     ] = None,
     level: options.Level = 0.95,
     seed: options.Seed = 0,
+    verbose: options.Verbose = False,
     as_json: options.Json = False,
 ) -> None:
     """Say which inputs drive a model, and how.
@@ -55,7 +56,7 @@ def explain(
     if as_json:
         print_json({"model": str(model), "target": fitted.target, **found})
     else:
-        console().print(_as_text(found, fitted.target))
+        console().print(_as_text(found, fitted.target, verbose))
 
 
 def _rows(model: TableModel, table: Path) -> np.ndarray:
@@ -67,8 +68,8 @@ def _rows(model: TableModel, table: Path) -> np.ndarray:
     return rows
 
 
-def _as_text(found: dict[str, Any], target: str) -> RenderableType:
-    """Inputs by effect with the ends of their curves, then the balance of the kernel's parts."""
+def _as_text(found: dict[str, Any], target: str, verbose: bool) -> RenderableType:
+    """Inputs by effect with the ends of their curves; ``verbose``, the balance of the kernel's parts too."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -85,7 +86,8 @@ def _as_text(found: dict[str, Any], target: str) -> RenderableType:
         ends = "" if curve is None else " → ".join(number(v) for v in _ends(curve["mean"]))
         inputs.add_row(Text(short(entry["name"])), percent(entry["effect"]), percent(entry["weight"]), ends)
     shares = ", ".join(f"{name} {percent(share)}" for name, share in found["balance"]["share"].items())
-    words = [found["words"]["effect"], found["words"]["weight"], f"Prior variance by part: {shares}."]
+    words = [found["words"]["effect"], found["words"]["weight"]]
+    words += [f"Prior variance by part: {shares}."] if verbose else []
     return Group(inputs, *map(Text, words))
 
 

@@ -49,12 +49,16 @@ def fit(
         typer.Option(metavar="DIR", help="Folder in which every step is written down as it is made."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the fit in --checkpoint.")] = False,
+    yardstick: Annotated[
+        bool, typer.Option("--yardstick/--no-yardstick", help="Gradient boosting beside it, in seconds.")
+    ] = True,
+    verbose: options.Verbose = False,
     as_json: options.Json = False,
 ) -> None:
     """Fit a model to a table and save it.
 
     Some rows are held out to score the model. The saved model is the one that was scored: it was fitted on
-    the other rows alone.
+    the other rows alone. Gradient boosting is fitted on the same rows, so that its error stands beside.
 
     \b
     Examples:
@@ -76,12 +80,13 @@ def fit(
     with interrupted_with(lambda: _how_to_go_on(journal, out if saved else None)):
         with FitDisplay(console(stderr=True), budget) as display, _folder(journal):
             model = _fitted(table, target, out, display, settings, drop=drop or (),
-                            test_fraction=test_fraction, seed=seed, missing=missing)  # fmt: skip
+                            test_fraction=test_fraction, seed=seed, missing=missing,
+                            yardstick=yardstick)  # fmt: skip
             saved = True
             if journal is not None:
                 # The model is on disk: nothing is left to go on with.
                 journal.unlink(missing_ok=True)
-        _show(model, out, as_json)
+        _show(model, out, as_json, verbose)
 
 
 def _fitted(
@@ -164,7 +169,7 @@ def _command() -> str:
     return shlex.join(["widegp", *sys.argv[1:]])
 
 
-def _show(model: TableModel, out: Path, as_json: bool) -> None:
+def _show(model: TableModel, out: Path, as_json: bool, verbose: bool) -> None:
     if model.held_out is None:
         _show_unscored(model, out, as_json)
         return
@@ -175,7 +180,7 @@ def _show(model: TableModel, out: Path, as_json: bool) -> None:
     from widegp.report import render_terminal
 
     screen = console()
-    render_terminal(summary, screen)
+    render_terminal(summary, screen, verbose)
     _print_left_out(model)
     rows = model.provenance["rows"]
     screen.print(f"Saved to {out}: the model as scored, fitted on the {rows:,} training rows.", markup=False)
@@ -195,9 +200,11 @@ def _print_left_out(model: TableModel) -> None:
 
 def _compact(summary: dict[str, Any]) -> dict[str, Any]:
     """The summary without the points of its plots."""
-    kept = ("target", "verdict", "warnings", "scores", "undetermined", "columns", "provenance")
+    from widegp.report.notices import sentences
+
+    kept = ("target", "verdict", "notices", "yardstick", "scores", "undetermined", "columns", "provenance")
     apart = {"fit": ("path",), "held_out": ("points", "calibration", "pit", "quantiles", "trend")}
-    compact = {key: summary[key] for key in kept}
+    compact = {key: summary[key] for key in kept} | {"warnings": sentences(summary["notices"])}
     for part, left_out in apart.items():
         compact[part] = {key: value for key, value in summary[part].items() if key not in left_out}
     compact["model_settings"] = summary["model"]

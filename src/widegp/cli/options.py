@@ -117,6 +117,9 @@ Missing = Annotated[
 ]
 BackendOption = Annotated[BackendName, typer.Option("--backend", help="native: CPU; xla: any device.")]
 Level = Annotated[float, typer.Option(callback=probability, help="Probability of the intervals.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Parameters, and what the answer does not need.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, and nothing else.")]
 
 

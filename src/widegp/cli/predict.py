@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 16384
 # Neighbours, and all rows of an exact fit, make a row cost milliseconds; the bar should still move.
 BATCH_ROWS_SLOW = 1024
-ADDED = ("mean", "sd", "lower", "upper")
+ADDED = ("mean", "sd", "lower", "upper", "outside")
 
 
 def predict(
@@ -32,7 +32,7 @@ def predict(
     table: options.TableFile,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="A .csv, .tsv or .parquet file.")],
     level: options.Level = 0.95,
-    prefix: Annotated[str, typer.Option(help="Put before the names of the four new columns.")] = "",
+    prefix: Annotated[str, typer.Option(help="Put before the names of the new columns.")] = "",
     backend: Annotated[
         options.BackendName | None, typer.Option(help="By default the backend that fitted.")
     ] = None,
@@ -46,9 +46,11 @@ def predict(
 ) -> None:
     """Add mean, sd and interval to the rows of a table.
 
-    The columns of the table are kept, and mean, sd, lower and upper added. A new observation falls between
-    lower and upper with probability --level. Rows are read, predicted and written in batches, so tables may
-    be larger than memory.
+    The columns of the table are kept, and mean, sd, lower, upper and outside added. By the model, a new
+    observation falls between lower and upper with probability --level. Where outside is true, a number or
+    date of the row lies beyond the training range: the prediction is an extrapolation, and neither it nor its
+    interval was tested there. Rows are read, predicted and written in batches, so tables may be larger than
+    memory.
 
     \b
     Examples:
@@ -65,9 +67,9 @@ def predict(
 
         fitted, source = TableModel.load(model, backend, predict_neighbors), open_table(table)
         _check_names(source, names)
-        rows, noticed = _stream(fitted, source, out, level, names)
+        rows, outside, noticed = _stream(fitted, source, out, level, names)
     with interrupted_with(lambda: f"Interrupted; {out} is written."):
-        told = {"out": str(out), "rows": rows, "level": level, "columns": names}
+        told = {"out": str(out), "rows": rows, "outside": outside, "level": level, "columns": names}
         _tell(told | {"seconds": time.perf_counter() - began}, noticed, as_json)
 
 
@@ -80,6 +82,11 @@ def _tell(told: dict[str, Any], noticed: Counter[str], as_json: bool) -> None:
         return
     for text in said:
         warn(f"{text}.")
+    if told["outside"]:
+        warn(
+            f"{told['outside']:,} of {told['rows']:,} rows lie outside the training range (column"
+            f" {told['columns'][-1]!r}): no held-out row has tested predictions there."
+        )
     typer.echo(f"{told['rows']:,} rows in {told['out']}, with the columns {', '.join(told['columns'])}.")
 
 
@@ -93,9 +100,9 @@ def _check_names(source: TableSource, names: list[str]) -> None:
 
 def _stream(
     model: TableModel, source: TableSource, out: Path, level: float, names: list[str]
-) -> tuple[int, Counter[str]]:
-    """Predict batch by batch; memory is that of one batch whatever the length of the table."""
-    rows, noticed = 0, Counter[str]()
+) -> tuple[int, int, Counter[str]]:
+    """Predict batch by batch, in the memory of one batch: rows, those outside the range, what was odd."""
+    rows, outside, noticed = 0, 0, Counter[str]()
     numeric = {c.name for c in model.encoder.columns if c.kind == "numeric"} | {model.target}
     slow = model.regressor.fitted_.rows is not None or model.regressor.approximation_ == "exact"
     with table_writer(out) as writer, _bar(source) as advance:
@@ -104,14 +111,15 @@ def _stream(
             writer.write_batch(_extended(batch, predicted, names, numeric if is_typed(out) else set()))
             noticed += predicted.warnings
             rows += batch.num_rows
+            outside += int(predicted.outside.sum())
             advance(batch.num_rows)
-    return rows, noticed
+    return rows, outside, noticed
 
 
 def _extended(
     batch: pa.RecordBatch, predicted: Predicted, names: list[str], numeric: set[str]
 ) -> pa.RecordBatch:
-    """The batch with the four columns; text of a CSV that the model read as ``numeric`` becomes numbers."""
+    """The batch with the new columns; text of a CSV that the model read as ``numeric`` becomes numbers."""
     import pyarrow as pa
 
     from widegp.data.text import RAW, as_numbers, clean
@@ -123,7 +131,7 @@ def _extended(
             # A column that the model leaves out may hold words here.
             column = column if isinstance(parsed, int) else parsed
         columns[field.name] = column
-    columns |= dict(zip(names, map(pa.array, predicted[:4]), strict=True))
+    columns |= dict(zip(names, map(pa.array, (*predicted[:4], predicted.outside)), strict=True))
     return pa.RecordBatch.from_pydict(columns)
 
 

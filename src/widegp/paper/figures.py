@@ -62,7 +62,7 @@ def energy(found: Mapping[str, Any]) -> Figure:
 def calibration(records: Mapping[str, Mapping[str, Any]]) -> Figure:
     """Share of held-out rows inside central intervals of every level."""
     figure, axes = new_figure()
-    axes.plot([0, 1], [0, 1], color=MUTED, lw=1, ls="--", label="honest")
+    axes.plot([0, 1], [0, 1], color=MUTED, lw=1, ls="--", label="as promised")
     for (name, record), (colour, line) in zip(records.items(), STYLES, strict=False):
         axes.plot([0, *LEVELS, 1], [0, *record["held"], 1], color=colour, ls=line, lw=2, label=name)
     axes.set(xlim=(0, 1), ylim=(0, 1), xticks=np.linspace(0, 1, 6), yticks=np.linspace(0, 1, 6))
@@ -72,9 +72,9 @@ def calibration(records: Mapping[str, Mapping[str, Any]]) -> Figure:
 
 
 def pit(records: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """Density of the predictive probabilities of what was observed; flat at 1 is honest."""
+    """Density of the predictive probabilities of what was observed; flat at 1 is as promised."""
     figure, axes = new_figure()
-    axes.axhline(1, color=MUTED, lw=1, ls="--", label="honest")
+    axes.axhline(1, color=MUTED, lw=1, ls="--", label="as promised")
     for (name, record), (colour, line) in zip(records.items(), STYLES, strict=False):
         counts = np.array(record["pit"], float)
         edges = np.linspace(0, 1, len(counts) + 1)

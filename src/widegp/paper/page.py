@@ -5,21 +5,20 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
-from html import escape
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from widegp.paper import figures, words
 from widegp.paper.comparison import MISS, PASS, Comparison
 from widegp.paper.published import TABLES
+from widegp.report import page as shell
 from widegp.report.formatting import DASH, number, percent, seconds
-from widegp.report.markup import definitions, figure, table
+from widegp.report.svg import inline_svg
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from widegp.paper.run import Report
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-STYLE = ".pass { color: var(--good); } .miss { color: var(--bad); font-weight: 650; }"
 OPEN_ROWS = 40
 COLUMNS = [
     ("", ""), ("quantity", ""), ("published", "n"), ("paper's protocol", "n"), ("difference", "n"),
@@ -29,78 +28,46 @@ COLUMNS = [
 
 def render(report: Report) -> str:
     """The page of a report, whole and self-contained."""
-    style = resources.files("widegp.report").joinpath("style.css").read_text(encoding="utf-8")
-    sections = [_table_section(label, rows) for label, rows in report.comparisons.items()]
-    drawn = _figures(report.results)
-    if drawn:
-        sections.append(("figures", "Figures", f'<div class="grid">{drawn}</div>'))
-    sections.append(("provenance", "How it was made", definitions(_facts(report))))
-    links = "".join(f'<li><a href="#{key}">{escape(name)}</a></li>' for key, name, _ in sections)
-    body = "".join(
-        f'<section id="{key}"><h2>{escape(name)}</h2>{content}</section>\n' for key, name, content in sections
-    )
     kept, missed = report.marks()
-    notes = "".join(f"<li>{escape(note)}</li>" for note in _notes(report))
-    warned = f'<section class="warnings"><h2>Be aware</h2><ul>{notes}</ul></section>' if notes else ""
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>The paper's tables again</title>
-<style>{style}{STYLE}</style>
-</head>
-<body>
-<header>
-<p class="kicker">widegp paper · {escape(report.date)}</p>
-<h1>The paper's tables again: {kept} bounds kept, {missed} missed</h1>
-<p class="lede">{escape(words.PROTOCOL)}</p>
-{warned}
-<nav aria-label="Sections"><ul>{links}</ul></nav>
-</header>
-<main>
-{body}</main>
-<footer>Every table is also a CSV file beside this page. docs/paper.md says how open points of the paper are
-read.</footer>
-</body>
-</html>
-"""
+    tables = [_table(label, rows) for label, rows in report.comparisons.items()]
+    drawn = _figures(report.results)
+    links = [(t["key"], t["title"]) for t in tables]
+    links += [("figures", "Figures")] if drawn else []
+    return shell.render(
+        "paper.html", "widegp.paper", date=report.date, kept=kept, missed=missed, protocol=words.PROTOCOL,
+        notices=[{"text": note, "cure": ""} for note in _notes(report)], tables=tables, figures=drawn,
+        links=[*links, ("provenance", "How it was made")], columns=COLUMNS, open_rows=OPEN_ROWS,
+        facts=_facts(report),
+    )  # fmt: skip
 
 
-def _table_section(label: str, rows: Sequence[Comparison]) -> tuple[str, str, str]:
+def _table(label: str, rows: Sequence[Comparison]) -> dict[str, Any]:
     marks = [m for row in rows for m in (row.mark, row.sound_mark) if m]
-    counted = f"{len(rows)} numbers; {marks.count(PASS)} bounds kept, {marks.count(MISS)} missed"
-    lines = table("", COLUMNS, [_cells(row) for row in rows], safe=True)
-    unfolded = " open" if len(rows) <= OPEN_ROWS else ""
-    content = (
-        f'<p class="intro">{escape(words.TABLES[label])}</p>'
-        f"<details{unfolded}><summary>{counted}</summary>"
-        f'<div class="card scroll">{lines}</div></details>'
-    )
-    return label.removeprefix("tab:"), f"{TABLES[label].title} ({label})", content
+    return {
+        "key": label.removeprefix("tab:"),
+        "title": f"{TABLES[label].title} ({label})",
+        "words": words.TABLES[label],
+        "counted": f"{len(rows)} numbers; {marks.count(PASS)} bounds kept, {marks.count(MISS)} missed",
+        "rows": [_cells(row) for row in rows],
+    }
 
 
-def _cells(row: Comparison) -> list[str]:
+def _cells(row: Comparison) -> list[Any]:
+    """The first cell heads the row; the others have a text or a mark, and perhaps something small beside."""
     spread = f" ± {number(row.paper_sd, 2)}" if row.paper_sd is not None else ""
     times = [seconds(t) for t in (row.paper_seconds, row.sound_seconds) if t is not None]
     about = "; ".join(part for part in (f"seed {row.seeds}" if row.seeds else "", row.note) if part)
-    cells = [
-        row.row, row.quantity, row.published or DASH, f"{number(row.paper, 5)}{spread}",
-        percent(row.difference, 2) if row.difference is not None else DASH, row.bound or DASH, row.mark,
-        number(row.sound, 5), row.sound_mark, " / ".join(times) or DASH, about,
+    difference = percent(row.difference, 2) if row.difference is not None else DASH
+    texts = [
+        row.quantity, row.published or DASH, f"{number(row.paper, 5)}{spread}", difference, row.bound or DASH,
+        "", number(row.sound, 5), "", " / ".join(times) or DASH, about,
     ]  # fmt: skip
-    safe = [escape(cell) for cell in cells]
-    if row.sound_bound:
-        safe[7] += f' <span class="small">({escape(row.sound_bound)})</span>'
-    for k in (6, 8):
-        if safe[k]:
-            safe[k] = f'<span class="{safe[k]}">{safe[k]}</span>'
-    return safe
+    cells = [{"text": text, "mark": "", "small": ""} for text in texts]
+    cells[5]["mark"], cells[6]["small"], cells[7]["mark"] = row.mark, row.sound_bound or "", row.sound_mark
+    return [row.row, *cells]
 
 
-def _figures(results: dict[str, Any]) -> str:
+def _figures(results: dict[str, Any]) -> list[tuple[Markup, str]]:
     out = []
     if "fig:kernels" in results:
         out.append(_card("fig:kernels", figures.shapes(results["fig:kernels"]), "Kernel shapes over rho."))
@@ -124,10 +91,10 @@ def _figures(results: dict[str, Any]) -> str:
         for name, part in found["profiles"].items():
             note = f" {found['rows']:,} rows of C1."
             out.append(_card("fig:profiles", figures.profile(part), f"Profile of {name}.", note, name))
-    return "".join(out)
+    return out
 
 
-def _calibration(results: dict[str, Any]) -> list[str]:
+def _calibration(results: dict[str, Any]) -> list[tuple[Markup, str]]:
     """Calibration and PIT of both protocols, on C1 and on Superconductivity."""
     pairs = {}
     if "C1" in results:
@@ -145,9 +112,10 @@ def _calibration(results: dict[str, Any]) -> list[str]:
     return out
 
 
-def _card(key: str, drawn: Any, description: str, note: str = "", part: str = "") -> str:
+def _card(key: str, drawn: Any, description: str, note: str = "", part: str = "") -> tuple[Markup, str]:
+    """The drawing and its caption."""
     name = "-".join(word for word in (key.removeprefix("fig:"), part.lower()) if word)
-    return figure(drawn, name, description, words.FIGURES[key] + note)
+    return inline_svg(drawn, name, description), words.FIGURES[key] + note
 
 
 def _notes(report: Report) -> list[str]:

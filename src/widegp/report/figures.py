@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from widegp.report.formatting import exact, percent, short
-from widegp.report.svg import BLUE, GREY, INK, MUTED, ORANGE, label, legend, log_scale, new_figure
+from widegp.report.svg import BLUE, GREY, INK, MUTED, ORANGE, label, legend, log_scale, new_figure, new_panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,7 +53,7 @@ def calibration(held_out: dict[str, Any]) -> Figure:
     levels = held_out["calibration"]
     x, held, low, high = (np.array([row[k] for row in levels]) for k in ("promised", "held", "low", "high"))
     axes.fill_between(x, low, high, color=GREY, alpha=0.3, lw=0, label="range of chance")
-    axes.plot([0, 1], [0, 1], color=MUTED, lw=1, ls="--", label="honest")
+    axes.plot([0, 1], [0, 1], color=MUTED, lw=1, ls="--", label="as promised")
     axes.plot(x, held, color=BLUE, lw=2, label="this model")
     axes.set(xlim=(0, 1), ylim=(0, 1), xticks=np.linspace(0, 1, 6), yticks=np.linspace(0, 1, 6))
     for axis in (axes.xaxis, axes.yaxis):
@@ -63,14 +63,40 @@ def calibration(held_out: dict[str, Any]) -> Figure:
     return figure
 
 
+def by_prediction(held_out: dict[str, Any], target: str) -> Figure:
+    """Coverage of equally many rows against their prediction, with its range of chance, above mean width."""
+    figure, (top, bottom) = new_panels(2)
+    groups = held_out["by_prediction"]
+    ends = np.array([[part["start"], part["end"]] for part in groups])
+    held, low, high = (np.array([part["coverage"][0][k] for part in groups]) for k in ("held", "low", "high"))
+    middle, half = ends.mean(1), np.diff(ends, axis=1)[:, 0] / 2
+    top.bar(ends[:, 0], high - low, 2 * half, low, align="edge", color=GREY, alpha=0.3, lw=0,
+            label="range of chance")  # fmt: skip
+    top.axhline(held_out["level"], color=MUTED, lw=1, ls="--", label="as promised")
+    missed = (held < low) | (held > high)
+    for rows, colour, marker in ((~missed, BLUE, "o"), (missed, ORANGE, "D")):
+        style: dict[str, Any] = {"color": colour, "marker": marker, "lw": 0, "elinewidth": 1.6, "ms": 5}
+        top.errorbar(middle[rows], held[rows], xerr=half[rows], **style)
+    top.set_ylim(max(0.0, min(held.min(), low.min()) - 0.05), 1.02)
+    top.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
+    widths = np.array([np.nan if part["width"] is None else part["width"] for part in groups])
+    bottom.plot(middle, widths, color=INK, lw=1.4, marker="s", ms=3.5)
+    if np.isfinite(widths).any():
+        bottom.set_ylim(0, 1.1 * np.nanmax(widths))
+    label(top, "", "share held")
+    label(bottom, f"predicted {short(target)}", "mean width")
+    legend(top)
+    return figure
+
+
 def pit(held_out: dict[str, Any]) -> Figure:
-    """Histogram of the predictive probabilities of what was observed; flat is honest."""
+    """Histogram of the predictive probabilities of what was observed; flat is as promised."""
     figure, axes = new_figure()
     part = held_out["pit"]
     counts = np.array(part["counts"])
     edges = np.linspace(0, 1, len(counts) + 1)
     axes.axhspan(part["low"], part["high"], color=GREY, alpha=0.3, lw=0, label="range of chance")
-    axes.axhline(part["expected"], color=MUTED, lw=1, ls="--", label="honest")
+    axes.axhline(part["expected"], color=MUTED, lw=1, ls="--", label="as promised")
     axes.stairs(counts, edges, baseline=None, color=BLUE, lw=2.2, label="this model")
     axes.set(xlim=(0, 1), ylim=(0, 1.15 * max(counts.max(), part["high"])))
     label(axes, "predictive probability of a smaller value", "held-out rows")

@@ -55,6 +55,8 @@ def percent(share: float | None, decimals: int = 0) -> str:
         return f"< {smallest:g}%"
     while 0.5 < share < 1 and round(100 * share, decimals) >= 100 and decimals < 4:
         decimals += 1
+    if share == 1:
+        return "100%"
     return f"{100 * share:.{decimals}f}%".replace("-", "−")
 
 
@@ -90,6 +92,19 @@ def short(name: object) -> str:
         return text
     half = (LONGEST_NAME - 1) // 2
     return f"{text[:half]}…{text[-half:]}"
+
+
+def held_with_chance(row: Mapping[str, Any]) -> str:
+    """The coverage of a row of the summary with its range of chance: 85% (93–97)."""
+    return f"{percent(row['held'])} ({100 * row['low']:.0f}–{100 * row['high']:.0f})"
+
+
+def part_range(part: Mapping[str, Any]) -> str:
+    """The predictions of a part of the rows: below 1,180; 1,180 to 4,360; above 4,360."""
+    if part["k"] == 0:
+        return f"below {number(part['end'])}"
+    start = number(part["start"])
+    return f"above {start}" if part["k"] == part["of"] - 1 else f"{start} to {number(part['end'])}"
 
 
 def listed(names: list[str]) -> str:

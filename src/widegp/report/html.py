@@ -2,73 +2,47 @@
 
 from __future__ import annotations
 
-from html import escape
-from importlib import resources
 from typing import Any
 
-from widegp.report import sections
-from widegp.report.formatting import moment, percent, short
+from widegp.report import drawings, sections
+from widegp.report.formatting import moment
+from widegp.report.page import render
 
-# Nothing may be fetched and nothing may run, whatever a column is called.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-
-# Anchor, name in the navigation, heading, content.
-PARTS = (
-    ("predictions", "Predictions", "Predictions", sections.predictions),
-    ("intervals", "Intervals", "Are the intervals honest?", sections.intervals),
-    ("inputs", "Inputs", "What drives the prediction", sections.inputs),
-    ("shape", "Shape", "The shape of the function", sections.shape),
-    ("parameters", "Parameters", "Parameters", sections.parameters),
-    ("fit", "Fit", "The fit and its cost", sections.fit),
-    ("data", "Data", "The data", sections.data),
-    ("provenance", "Provenance", "Where this came from", sections.provenance),
-)
+Summary = dict[str, Any]
 
 
-def render_html(summary: dict[str, Any]) -> str:
+def render_html(summary: Summary) -> str:
     """The page of a summary from `summarise`, whole and self-contained."""
-    style = resources.files("widegp.report").joinpath("style.css").read_text(encoding="utf-8")
-    blocks = [(key, name, title, part(summary)) for key, name, title, part in PARTS]
-    blocks = [block for block in blocks if block[-1]]
-    links = "".join(f'<li><a href="#{key}">{escape(name)}</a></li>' for key, name, _, _ in blocks)
-    body = "".join(
-        f'<section id="{key}" aria-labelledby="{key}-title"><h2 id="{key}-title">{escape(title)}</h2>'
-        f"{content}</section>\n"
-        for key, _, title, content in blocks
-    )
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<link rel="icon" href="data:,">
-<title>{escape(short(summary["target"]))}: widegp report</title>
-<style>{style}</style>
-</head>
-<body>
-<header>
-<p class="kicker">{_kicker(summary)}</p>
-<h1>{escape(summary["verdict"]["headline"])}</h1>
-<p class="lede">{escape(summary["verdict"]["lede"])}</p>
-{sections.tiles(summary)}
-{sections.warnings(summary)}
-<nav aria-label="Sections"><ul>{links}</ul></nav>
-</header>
-<main>
-{body}</main>
-<footer>Scores come from {summary["held_out"]["rows"]:,} rows that the fit never saw; intervals are
-those of {percent(summary["held_out"]["level"])} unless said otherwise. This page is one file and loads
-nothing.</footer>
-</body>
-</html>
-"""
+    values: dict[str, Any] = {
+        "svg": drawings.of(summary),
+        "effects": drawings.effects(summary),
+        "kicker": _kicker(summary),
+        "tiles": sections.tiles(summary),
+        "thinned": sections.thinned(summary),
+        "coverage": sections.coverage(summary),
+        "compatible": sections.compatible(summary),
+        "thirds": sections.thirds(summary),
+        "ranking": sections.ranking(summary),
+        "columns": sections.columns(summary),
+        "balance": sections.balance(summary),
+        "parameters": sections.parameters(summary),
+        "fit_facts": sections.fit_facts(summary),
+        "stages": sections.stages(summary),
+        "provenance": sections.provenance(summary),
+    }
+    return render("report.html", s=summary, links=_links(values), **values)
 
 
-def _kicker(summary: dict[str, Any]) -> str:
+def _links(values: dict[str, Any]) -> list[tuple[str, str]]:
+    """Anchor and name of each section that has something to show."""
+    there = {"inputs": values["ranking"], "data": values["columns"], "provenance": values["provenance"]}
+    keys = ("predictions", "intervals", "inputs", "data", "shape", "parameters", "fit", "provenance")
+    return [(key, key.capitalize()) for key in keys if there.get(key, True)]
+
+
+def _kicker(summary: Summary) -> list[str]:
     model, when = summary["model"], summary["provenance"].get("date")
     rows = f"{model['rows']:,} training rows" if isinstance(model["rows"], int) else None
     inputs = f"{model['inputs']} input{'s' if model['inputs'] != 1 else ''}"
     parts = ["widegp report", rows, inputs, None if when is None else moment(when)]
-    return " · ".join(escape(part) for part in parts if part)
+    return [part for part in parts if part]

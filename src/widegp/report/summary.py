@@ -13,9 +13,12 @@ from widegp.estimator import WideGPRegressor
 from widegp.explain import WEIGHT, balance, input_names, kernel_shape
 from widegp.held_out import HeldOut
 from widegp.inference.parameters import declared_parameters
+from widegp.report.calibration import Calibration, coverage
 from widegp.report.formatting import clean, plain
+from widegp.report.notices import Told, Tried, in_words
 from widegp.report.parameters import describe_parameters
-from widegp.report.verdict import chance, open_directions, verdict, warnings_of
+from widegp.report.verdict import Verdict, notices_of, open_directions
+from widegp.yardstick import Yardstick
 
 SHOWN_ROWS = 5000
 LEVELS = (0.50, 0.80, 0.90, 0.95, 0.99)
@@ -39,21 +42,26 @@ def summarise(
 
     columns : one mapping per column of the table (name, kind, missing, levels, min, max, note).
     provenance : what made the model. ``target`` names the target, ``rows`` counts the training rows,
-        ``peak_memory`` is in bytes, ``warnings`` is a list of sentences; all else is shown as it stands
-        (command, date, seed, sha256, versions, ...).
+        ``peak_memory`` is in bytes, ``warnings`` is a list of sentences, ``yardstick`` has the fields of
+        `widegp.yardstick.Yardstick`; all else is shown as it stands (command, date, seed, versions, ...).
     explanation : the result of `widegp.explain.explain`; without it there is no partial dependence, and
         inputs are ranked by ARD alone.
     """
     given = dict(provenance or {})
     scores, result = held_out.scores(), model.result_
-    judged = verdict(held_out, scores, str(given.get("target", "the target")))
+    beside = given.pop("yardstick", None)
+    yardstick = None if beside is None else Yardstick(**beside)
+    judged = Verdict.of(held_out, scores, str(given.get("target", "the target")), yardstick)
     sizes = {name: int(np.size(value)) for name, value in model.params_.items()}
-    warned = warnings_of(held_out, scores, judged["intervals"], result) + list(given.pop("warnings", ()))
+    noticed = notices_of(held_out, judged, result) + [Told(str(text)) for text in given.pop("warnings", ())]
+    # The fit warns of what its result keeps as a note.
+    noticed = list(dict.fromkeys(noticed))
     return plain(
         {
             "target": clean(given.get("target", "the target")),
-            "verdict": judged,
-            "warnings": [clean(text) for text in dict.fromkeys(warned)],
+            "verdict": judged.to_dict(),
+            "notices": in_words(noticed, _tried(model)),
+            "yardstick": yardstick and yardstick.to_dict() | {"better": yardstick.is_much_better},
             "scores": scores,
             "rmse_error": rmse_error(held_out),
             "held_out": _held_out(held_out),
@@ -76,7 +84,13 @@ def rmse_error(held_out: HeldOut) -> float | None:
     return float(np.std(squared, ddof=1) / (2 * np.sqrt(squared.mean() * len(squared))))
 
 
+def _tried(model: WideGPRegressor) -> Tried:
+    warp = model.target_transform is not None
+    return Tried(warp=warp, ard=bool(model.ard), conformal=bool(model.conformal))
+
+
 def _held_out(held_out: HeldOut) -> dict[str, Any]:
+    judged = Calibration.of(held_out)
     shown = held_out.thinned(SHOWN_ROWS)
     points = {name: getattr(shown, name) for name in ("y", "mean", "lower", "upper", "inside")}
     low, high = stats.binom.interval(0.95, len(held_out), 1 / BINS)
@@ -84,9 +98,12 @@ def _held_out(held_out: HeldOut) -> dict[str, Any]:
         "rows": len(held_out),
         "level": held_out.level,
         "inside": float(held_out.inside.mean()),
+        "plausible": judged.own.plausible,
         "points": points,
-        "coverage": coverage_by_level(held_out, LEVELS),
-        "calibration": coverage_by_level(held_out, np.linspace(0.01, 0.99, 99)),
+        "coverage": [coverage(held_out, level).to_dict() for level in LEVELS],
+        "calibration": [coverage(held_out, float(p)).to_dict() for p in np.linspace(0.01, 0.99, 99)],
+        "thirds": [part.to_dict() for part in judged.thirds],
+        "by_prediction": [part.to_dict() for part in judged.tenths],
         "pit": {
             "counts": np.histogram(held_out.pit, BINS, range=(0, 1))[0],
             "expected": len(held_out) / BINS,
@@ -96,16 +113,6 @@ def _held_out(held_out: HeldOut) -> dict[str, Any]:
         "quantiles": quantile_plot(held_out.pit),
         "trend": residual_trend(held_out),
     }
-
-
-def coverage_by_level(held_out: HeldOut, levels: Sequence[float] | np.ndarray) -> list[dict[str, float]]:
-    """How often intervals of each level hold y, calibrated ones where there are; with the range of chance."""
-    depth = np.sort(held_out.depth)
-    held = np.searchsorted(depth, levels, side="right") / len(depth)
-    return [
-        dict(zip(("promised", "held", "low", "high"), (p, h, *chance(p, len(depth))), strict=True))
-        for p, h in zip(map(float, levels), map(float, held), strict=True)
-    ]
 
 
 def quantile_plot(pit: np.ndarray) -> dict[str, np.ndarray]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING
 
 from widegp.report.formatting import SUPERSCRIPTS
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
@@ -29,22 +29,32 @@ UNITS = ((1e9, 1e9, "bn"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
 
 def new_figure(size: tuple[float, float] = SIZE) -> tuple[Figure, Axes]:
     """One plain panel without a frame; no pyplot, so that nothing global is left behind."""
+    figure, panels = new_panels(1, size)
+    return figure, panels[0]
+
+
+def new_panels(count: int, size: tuple[float, float] = SIZE) -> tuple[Figure, list[Axes]]:
+    """``count`` such panels above each other, which share their x axis."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained", dpi=180)
     figure.patch.set_visible(False)
-    axes = figure.subplots()
-    axes.patch.set_visible(False)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(GREY)
-    axes.tick_params(colors=MUTED, labelsize=9, length=3, color=GREY)
-    axes.grid(color=RULE, lw=0.7)
-    axes.set_axisbelow(True)
-    # Few and short, so that labels never run into each other.
-    axes.locator_params(nbins=5)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(_ticks_of(axis))
-    return figure, axes
+    panels = [figure.add_subplot(count, 1, 1)]
+    panels += [figure.add_subplot(count, 1, k, sharex=panels[0]) for k in range(2, count + 1)]
+    for axes in panels:
+        axes.patch.set_visible(False)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["left", "bottom"]].set_color(GREY)
+        axes.tick_params(colors=MUTED, labelsize=9, length=3, color=GREY)
+        axes.grid(color=RULE, lw=0.7)
+        axes.set_axisbelow(True)
+        # Few and short, so that labels never run into each other.
+        axes.locator_params(nbins=5)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(_ticks_of(axis))
+    for axes in panels[:-1]:
+        axes.tick_params(labelbottom=False)
+    return figure, panels
 
 
 def tick(value: float, low: float, high: float) -> str:
@@ -89,9 +99,10 @@ def legend(axes: Axes, columns: int = 3) -> None:
     )  # fmt: skip
 
 
-def inline_svg(figure: Figure, name: str, description: str) -> str:
+def inline_svg(figure: Figure, name: str, description: str) -> Markup:
     """The figure as an <svg> element named ``name``, with ``description`` for those who cannot see it."""
     import matplotlib
+    from markupsafe import Markup
 
     out = StringIO()
     # The SVG writer reads these two settings from nowhere else; the context puts the old ones back.
@@ -108,4 +119,5 @@ def inline_svg(figure: Figure, name: str, description: str) -> str:
     for colour, variable in VARIABLES.items():
         body = re.sub(rf"\b(fill|stroke|stop-color): {colour}\b", rf"\1: var(--{variable})", body)
     assert box is not None
-    return f'<svg class="figure" viewBox="{box[1]}" role="img" aria-label="{escape(description)}">{body}'
+    opening = Markup('<svg class="figure" viewBox="{}" role="img" aria-label="{}">')
+    return opening.format(box[1], description) + Markup(body)

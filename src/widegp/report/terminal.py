@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from widegp.report.formatting import number, percent, seconds, short
+from widegp.report.formatting import held_with_chance, number, part_range, percent, seconds, short
+from widegp.yardstick import NAME
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,8 +21,11 @@ SCORES = {
 }
 
 
-def render_terminal(summary: dict[str, Any], console: Console | None = None) -> None:
-    """Verdict, scores, coverage, inputs, parameters, warnings; on ``console``, by default standard output."""
+def render_terminal(summary: dict[str, Any], console: Console | None = None, verbose: bool = False) -> None:
+    """The answer, then scores, then warnings with their cures; on ``console``, by default standard output.
+
+    ``verbose`` adds what the answer does not need: parameters, and the directions that data leave open.
+    """
     from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
@@ -29,7 +33,8 @@ def render_terminal(summary: dict[str, Any], console: Console | None = None) -> 
     console = console or Console()
     console.print(Text(summary["verdict"]["headline"], style="bold"))
     console.print(Text(summary["verdict"]["lede"]))
-    tables = (_scores(summary), _coverage(summary), _inputs(summary), _parameters(summary))
+    tables = [_scores(summary), _coverage(summary), _inputs(summary)]
+    tables += [_parameters(summary)] if verbose else []
     for table in tables:
         if table.row_count:
             console.print(Padding(table, (1, 0, 0, 0)))
@@ -37,10 +42,12 @@ def render_terminal(summary: dict[str, Any], console: Console | None = None) -> 
     console.print(
         Text(f"\nFit: {fit['reason']}, {fit['iterations']} iterations, {seconds(fit['total_seconds'])}.")
     )
-    for direction in summary["undetermined"]:
+    for direction in summary["undetermined"] if verbose else ():
         console.print(Text(f"Left open: {direction['words']}", style="dim"))
-    for warning in summary["warnings"]:
-        console.print(Text(f"Warning: {warning}", style="yellow"))
+    for notice in summary["notices"]:
+        console.print(Text(f"Warning: {notice['text']}", style="yellow"))
+        if notice["cure"]:
+            console.print(Text(f"  {notice['cure']}"))
 
 
 def _table(title: str, *columns: tuple[str, str]) -> Table:
@@ -63,14 +70,28 @@ def _scores(summary: dict[str, Any]) -> Table:
     for name, meaning in SCORES.items():
         table.add_row(name, number(scores[name]), number(scores[f"{name}_z"]), meaning)
     table.add_row("R²", percent(scores.get("r2"), 1), "", "share of the variation explained")
+    beside = summary["yardstick"]
+    if beside is not None:
+        in_sd = beside["rmse"] * scores["rmse_z"] / scores["rmse"] if scores["rmse"] else None
+        table.add_row("boosting", number(beside["rmse"]), number(in_sd), f"rmse of {NAME}, same rows")
     return table
 
 
 def _coverage(summary: dict[str, Any]) -> Table:
-    table = _table("Intervals", ("promised", "right"), ("held", "right"), ("range of chance", "right"))
-    for row in summary["held_out"]["coverage"]:
-        chance = f"{percent(row['low'], 1)} to {percent(row['high'], 1)}"
-        table.add_row(percent(row["promised"]), percent(row["held"], 1), chance)
+    """A line for all held-out rows and one for each third of the predictions, a column for each level."""
+    held_out = summary["held_out"]
+    thirds, level = held_out["thirds"], held_out["level"]
+    levels = [row["promised"] for row in (thirds[0]["coverage"] if thirds else held_out["coverage"])]
+    table = _table(
+        "Intervals: share of observed values that they held (range of chance)",
+        ("predictions", ""), *((percent(p), "right") for p in levels),
+        (f"width of {percent(level)}", "right"),
+    )  # fmt: skip
+    whole = [row for row in held_out["coverage"] if row["promised"] in levels]
+    every = map(held_with_chance, whole)
+    table.add_row(f"all {held_out['rows']:,}", *every, number(summary["scores"]["width"]))
+    for third in thirds:
+        table.add_row(part_range(third), *map(held_with_chance, third["coverage"]), number(third["width"]))
     return table
 
 
@@ -78,12 +99,14 @@ def _inputs(summary: dict[str, Any]) -> Table:
     from rich.text import Text
 
     ranked = summary["explanation"]["inputs"]
-    table = _table("Inputs", ("input", ""), ("effect", "right"), ("share of sigma_u2", "right"))
+    heads = {"effect": "effect", "weight": "weight (ARD)"}
+    known = [key for key in heads if ranked and ranked[0][key] is not None]
+    table = _table("Inputs, strongest first", ("input", ""), *((heads[key], "right") for key in known))
     for item in ranked[:SHOWN_INPUTS]:
         # Text, not markup: a column may be called [red].
-        table.add_row(Text(short(item["name"])), percent(item["effect"], 1), percent(item["weight"], 1))
+        table.add_row(Text(short(item["name"])), *(percent(item[key], 1) for key in known))
     if len(ranked) > SHOWN_INPUTS:
-        table.add_row(f"and {len(ranked) - SHOWN_INPUTS} more", "", "")
+        table.add_row(f"and {len(ranked) - SHOWN_INPUTS} more")
     return table
 
 

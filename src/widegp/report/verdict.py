@@ -1,160 +1,232 @@
-"""The scores in plain words: how good, how honest, and what to be wary of."""
+"""The held-out scores in plain words: how good, what the intervals held, and what so few rows cannot tell."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from scipy import stats
 
 from widegp.held_out import HeldOut
-from widegp.inference.result import Direction, FitResult, Reason
+from widegp.inference.result import Direction, FitResult
 from widegp.kernels.parameters import FRACTION, NOISE, Parameter
+from widegp.report import notices
+from widegp.report.calibration import FEW_ROWS, Calibration, Finding, passes
 from widegp.report.formatting import listed, number, percent, short
+from widegp.report.notices import Notice, decimals, held, part_words
+from widegp.yardstick import NAME, Yardstick
 
-FEW_ROWS = 30
-# A difference of coverage that matters to nobody, as a share of 1 - level, however many rows confirm it.
-NEGLIGIBLE = 0.2
-# Levels that the headline speaks of where the forecast's own is not the whole story.
-OTHER_LEVELS = (0.5, 0.8, 0.9)
 LOADING = 0.3
-IN_PYTHON = " (in Python, target_transform='auto')"
-CURES = {
-    Reason.BUDGET: " Fit again with a longer --budget.",
-    Reason.MAX_ITER: " Fit again from Python with a larger max_iter.",
-    Reason.FAILED: " Look for extreme values in the table, or try --transform auto.",
-}
 # Rounding alone asks for some 1e-10 of the mean variance; the page records any amount.
 LARGE_JITTER = 1e-7
+# Below this share of the variation, the mean of the target does as well; a smaller gain is told otherwise.
+EXPLAINED = 0.05
+# Fewer negative ends of intervals than this share are no news where the target is never negative.
+NEGATIVE = 0.05
+# A shortfall of coverage that a reader would want to hear of, and how often it may pass unseen.
+SHORTFALL, OFTEN = 0.1, 0.05
 
 
-def chance(level: float, rows: int) -> tuple[float, float]:
-    """Shares of ``rows`` that intervals of ``level`` hold, in 95 of 100 cases if they are honest."""
-    low, high = stats.binom.interval(0.95, rows, level)
-    return float(low) / rows, float(high) / rows
+class Judgement(StrEnum):
+    """What held-out rows say of the intervals. None of these is a proof that they hold what they promise."""
+
+    UNKNOWN = "unknown"
+    WITHIN_CHANCE = "within chance"
+    NEARLY_NARROW = "nearly narrow"
+    NEARLY_WIDE = "nearly wide"
+    UNEVEN = "uneven"
+    NARROW = "narrow"
+    WIDE = "wide"
 
 
-def misshapen(held_out: HeldOut, distance: float) -> bool:
+@dataclass(frozen=True)
+class Verdict:
+    """The judgement of the intervals with what it rests on; ``misshapen``: the PIT is far from uniform."""
+
+    target: str
+    scores: Mapping[str, float]
+    calibration: Calibration
+    misshapen: bool
+    yardstick: Yardstick | None = None
+
+    @classmethod
+    def of(
+        cls, held_out: HeldOut, scores: Mapping[str, float], target: str, yardstick: Yardstick | None = None
+    ) -> Verdict:
+        shape = misshapen(len(held_out), scores["pit_distance"])
+        return cls(short(target), scores, Calibration.of(held_out), shape, yardstick)
+
+    @property
+    def worst(self) -> Finding | None:
+        return next(iter(self.calibration.findings()), None)
+
+    @property
+    def judgement(self) -> Judgement:
+        own = self.calibration.own
+        if own.rows < FEW_ROWS:
+            return Judgement.UNKNOWN
+        if self.calibration.own_is_beyond_chance and not own.is_negligible:
+            return Judgement.NARROW if own.is_narrow else Judgement.WIDE
+        if self.worst is not None or self.misshapen:
+            return Judgement.UNEVEN
+        if self.calibration.own_is_beyond_chance:
+            return Judgement.NEARLY_NARROW if own.is_narrow else Judgement.NEARLY_WIDE
+        return Judgement.WITHIN_CHANCE
+
+    def to_dict(self) -> dict[str, str]:
+        """``headline``, the sentences below it, the judgement in a word, its colour, and its reason."""
+        judgement = self.judgement
+        return {
+            "headline": f"{self._accuracy()}, {self._intervals()}.", "lede": self._lede(),
+            "intervals": judgement.value, "tone": self._tone(), "why": self._why(),
+        }  # fmt: skip
+
+    def _tone(self) -> str:
+        """The colour of the card; plain, "", where so few rows would not show a shortfall."""
+        if self.judgement is Judgement.UNKNOWN:
+            return ""
+        if self.judgement is Judgement.WITHIN_CHANCE:
+            return "good" if self._unseen() < OFTEN else ""
+        return "bad" if self.judgement is Judgement.NARROW else "fair"
+
+    def _unseen(self) -> float:
+        """How often intervals that hold ten points too little would stay within the range of chance."""
+        own = self.calibration.own
+        return passes(own.level - SHORTFALL, own.level, own.rows) if own.level > SHORTFALL else 0.0
+
+    @property
+    def _is_useful(self) -> bool:
+        r2 = self.scores.get("r2")
+        return r2 is not None and r2 >= EXPLAINED
+
+    def _accuracy(self) -> str:
+        useful = self._is_useful
+        said = (
+            f"The model explains {percent(self.scores['r2'])} of the variation in {self.target}"
+            if useful
+            else f"The model predicts {self.target} no better than its mean"
+        )
+        y = self.yardstick
+        if y is None or not y.is_much_better:
+            return said
+        if useful and y.r2 is not None and y.r2 - self.scores["r2"] >= EXPLAINED:
+            return f"{said} ({NAME}: {percent(y.r2)})"
+        return f"{said} ({NAME} errs {percent(1 - y.rmse / y.rmse_model)} less)"
+
+    def _intervals(self) -> str:
+        own, judgement = self.calibration.own, self.judgement
+        level = percent(own.level)
+        fine = judgement in (Judgement.UNKNOWN, Judgement.WITHIN_CHANCE)
+        join = "and" if fine == self._is_useful or judgement is Judgement.UNKNOWN else "but"
+        if not fine:
+            return f"{join} its {self._why()}"
+        few = ", too few to judge them" if judgement is Judgement.UNKNOWN else ""
+        return f"{join} its {level} intervals held {held(own)} held-out values{few}"
+
+    def _why(self) -> str:
+        """What is wrong with the intervals, "" where nothing was seen: the reason for a card's colour."""
+        own, judgement, worst = self.calibration.own, self.judgement, self.worst
+        level, seen = percent(own.level), f"they held {held(own)}"
+        side = "narrow" if own.is_narrow else "wide"
+        if judgement in (Judgement.UNKNOWN, Judgement.WITHIN_CHANCE):
+            return ""
+        if judgement in (Judgement.NEARLY_NARROW, Judgement.NEARLY_WIDE):
+            return f"{level} intervals are a touch too {side}: {seen}"
+        if judgement is not Judgement.UNEVEN:
+            return f"{level} intervals are too {side}: {seen}{self._worst_part()}"
+        if worst is None:
+            return f"{level} intervals held {held(own)}, but observed values do not fall evenly in them"
+        c = worst.coverage
+        side = "narrow" if c.is_narrow else "wide"
+        where = "" if worst.part is None else f" for {part_words(worst.part)}"
+        return f"{percent(c.level)} intervals are too {side}{where}: they held {held(c)} values"
+
+    def _worst_part(self) -> str:
+        """Where intervals that are wrong overall are worst, if they are much worse there."""
+        worst = self.worst
+        if worst is None or worst.part is None:
+            return ""
+        return f", and {held(worst.coverage)} for {part_words(worst.part)}"
+
+    def _lede(self) -> str:
+        own = self.calibration.own
+        low, high = (percent(p, decimals(own)) for p in own.chance)
+        level = percent(own.level)
+        return (
+            f"On {own.rows:,} rows kept out of the fit, a prediction is typically off by"
+            f" {number(self.scores['rmse'])} ({percent(self.scores['rmse_z'])} of the spread of"
+            f" {self.target}).{self._beside()} A {level} interval is {number(self.scores['width'])} wide on"
+            f" average and held {held(own)} observed values; if such intervals hold {level} in truth, chance"
+            f" gives {low} to {high}. {self._cannot_tell()}"
+        )
+
+    def _beside(self) -> str:
+        y = self.yardstick
+        if y is None:
+            return ""
+        return f" {NAME.capitalize()}, fitted on the same rows, is off by {number(y.rmse)}."
+
+    def _cannot_tell(self) -> str:
+        """The true coverages that the rows leave possible, and how often a shortfall would pass unseen."""
+        own = self.calibration.own
+        low, high = (percent(p, decimals(own)) for p in own.plausible)
+        said = f"True coverages from {low} to {high} are compatible with that."
+        if self._unseen() < OFTEN:
+            return said
+        return (
+            f"{said} So few rows cannot tell much: intervals that in truth hold only"
+            f" {percent(own.level - SHORTFALL)} would stay within the range of chance in"
+            f" {percent(self._unseen())} of cases."
+        )
+
+
+def misshapen(rows: int, distance: float) -> bool:
     """Whether Kolmogorov's ``distance`` of the PIT from uniform is large, and more than chance allows."""
-    rows = len(held_out)
     return rows >= FEW_ROWS and distance > 0.05 and bool(stats.kstwo.sf(distance, rows) < 0.01)
 
 
-def honesty(held_out: HeldOut, coverage: float, distance: float = 0.0) -> str:
-    """ "honest", "honest at one level", "narrow", "wide", "nearly narrow", "nearly wide", or "unknown".
-
-    ``coverage`` is that of intervals of the forecast's level, ``distance`` that of the PIT from uniform:
-    where it is large, intervals of other levels do not keep their promise though those of this one do.
-    """
-    if len(held_out) < FEW_ROWS:
-        return "unknown"
-    low, high = chance(held_out.level, len(held_out))
-    if low <= coverage <= high:
-        return "honest at one level" if misshapen(held_out, distance) else "honest"
-    side = "narrow" if coverage < low else "wide"
-    small = abs(coverage - held_out.level) <= NEGLIGIBLE * (1 - held_out.level)
-    return f"nearly {side}" if small else side
-
-
-def verdict(held_out: HeldOut, scores: dict[str, float], target: str) -> dict[str, str]:
-    """A headline, the sentences below it, and the judgement of the intervals in one word."""
-    judged = honesty(held_out, scores["coverage"], scores["pit_distance"])
-    level, rows = percent(held_out.level), len(held_out)
-    r2 = scores.get("r2")
-    good = r2 is not None and r2 >= 0.05
-    accuracy = (
-        f"The model explains {percent(r2)} of the variation in {short(target)}"
-        if good
-        else f"The model predicts {short(target)} no better than its mean"
-    )
-    join = "and" if good == judged.startswith(("honest", "nearly")) else "but"
-    intervals = {
-        "honest": f"{join} its {level} intervals are honest",
-        "honest at one level": f"{join} its {level} intervals are honest, but {_other_levels(held_out)}",
-        "nearly narrow": f"{join} its {level} intervals are a touch too narrow",
-        "nearly wide": f"{join} its {level} intervals are a touch too wide",
-        "narrow": f"{join} its {level} intervals are too narrow",
-        "wide": f"{join} its {level} intervals are too wide",
-        "unknown": f"and {rows} held-out rows are too few to judge its intervals",
-    }[judged]
-    low, high = chance(held_out.level, rows)
-    lede = (
-        f"On {rows:,} rows kept out of the fit, a prediction is typically off by {number(scores['rmse'])}"
-        f" ({percent(scores['rmse_z'])} of the spread of {short(target)}). Of the observed values,"
-        f" {percent(scores['coverage'], 1)} fell inside their {level} interval; an honest model of this many"
-        f" rows gets {percent(low, 1)} to {percent(high, 1)}. An interval is {number(scores['width'])} wide"
-        " on average."
-    )
-    return {"headline": f"{accuracy}, {intervals}.", "lede": lede, "intervals": judged}
-
-
-def _other_levels(held_out: HeldOut) -> str:
-    """Which intervals break their promise most, where those of the forecast's own level keep it."""
-    depth = held_out.depth
-    worst, missed = None, 0.0
-    for level in OTHER_LEVELS:
-        held = float((depth <= level).mean())
-        low, high = chance(level, len(depth))
-        if not low <= held <= high and abs(held - level) > abs(missed):
-            worst, missed = level, held - level
-    if worst is None:
-        return "observed values do not fall evenly in them"
-    side = "narrow" if missed < 0 else "wide"
-    return f"its {percent(worst)} intervals are too {side} (they hold {percent(worst + missed)})"
-
-
-def warnings_of(held_out: HeldOut, scores: dict[str, float], judged: str, result: FitResult) -> list[str]:
+def notices_of(held_out: HeldOut, verdict: Verdict, result: FitResult) -> list[Notice]:
     """What a reader should know before trusting the numbers, the gravest first."""
-    out = []
+    out: list[Notice] = []
     if not result.converged:
-        cause = f" ({result.problem})" if result.problem else ""
-        out.append(f"The fit has not converged: {result.reason}{cause}.{CURES.get(result.reason, '')}")
-    rows = len(held_out)
-    if rows < FEW_ROWS:
-        out.append(
-            f"Only {rows} rows were held out: the scores are rough. Hold out more with --test-fraction 0.3."
-        )
-    if judged == "narrow":
-        out.append(
-            f"The intervals promise {percent(held_out.level)} and hold {percent(scores['coverage'], 1)}:"
-            f" uncertainty is understated. Try --transform auto{IN_PYTHON} or more --neighbors."
-        )
-    if judged == "wide":
-        out.append(
-            f"The intervals promise {percent(held_out.level)} and hold {percent(scores['coverage'], 1)}:"
-            f" they are safe but wider than they need be. Try --transform auto{IN_PYTHON}."
-        )
-    out += _shape_warnings(held_out, scores)
-    if result.jitter > LARGE_JITTER:
-        out.append(
-            f"Nearly coincident anchors: {number(result.jitter, 2)} of the mean variance was added to their"
-            " matrix to factorise it. Fewer anchors would not need it."
-        )
-    return out + [str(note) for note in result.notes]
-
-
-def _shape_warnings(held_out: HeldOut, scores: dict[str, float]) -> list[str]:
-    out = []
-    if misshapen(held_out, scores["pit_distance"]):
-        out.append(
-            "The predictive distributions do not have the shape of the data (the report shows a histogram of"
-            f" predictive probabilities): intervals of levels other than {percent(held_out.level)} may not"
-            f" hold what they promise. Try --transform auto{IN_PYTHON}."
-        )
+        out.append(notices.NotConverged(result.reason, result.problem))
+    if verdict.yardstick is not None and verdict.yardstick.is_much_better:
+        out.append(notices.BoostingIsBetter(verdict.yardstick))
+    if len(held_out) < FEW_ROWS:
+        out.append(notices.FewRows(len(held_out)))
+    out += _of_intervals(verdict)
     outside = int((held_out.log_density == -math.inf).sum())
     if outside:
-        out.append(
-            f"{outside} held-out values lie where the warp of the target allows none, so the log score is"
-            " infinite. Use --transform yeo-johnson (in Python, target_transform='yeo-johnson')."
-        )
+        out.append(notices.ExcludedValues(outside))
+    below = int((held_out.lower < 0).sum())
+    if held_out.y.min() >= 0 and below > NEGATIVE * len(held_out):
+        out.append(notices.NegativeEnds(below, len(held_out)))
     tail = stats.norm.sf(5.0)
     far = int(((held_out.pit < tail) | (held_out.pit > 1 - tail)).sum())
     if far:
-        out.append(
-            f"{far} held-out {'value lies' if far == 1 else 'values lie'} more than five standard deviations"
-            " from the prediction: look for outliers, or for errors in the table."
-        )
+        out.append(notices.FarValues(far))
+    if result.jitter > LARGE_JITTER:
+        out.append(notices.Jitter(result.jitter))
+    return out + [notices.Told(str(note)) for note in result.notes]
+
+
+def _of_intervals(verdict: Verdict) -> list[Notice]:
+    """At most one notice on all rows and two on parts of them, and the shape if nothing else says it."""
+    out: list[Notice] = []
+    if verdict.judgement in (Judgement.NARROW, Judgement.WIDE):
+        out.append(notices.WrongIntervals(verdict.calibration.own))
+    found = verdict.calibration.findings()
+    for narrow in (True, False):
+        first = next((f for f in found if f.coverage.is_narrow is narrow), None)
+        if first is not None:
+            own = first.part is not None and first.coverage.level == verdict.calibration.own.level
+            worst = verdict.calibration.worst_tenth(first.part) if own and narrow and first.part else None
+            out.append(notices.WrongIntervals(first.coverage, first.part, worst))
+    if verdict.misshapen and not out:
+        out.append(notices.WrongShape(verdict.scores["pit_distance"]))
     return out
 
 
