@@ -37,7 +37,6 @@ from widegp.inference.result import Direction, FitResult, Reason
 from widegp.kernels import exact_sigmoid, exact_tanh
 from widegp.kernels.base import Kernel
 from widegp.kernels.quadrature import FromActivation
-from widegp.kernels.registry import SAVEABLE
 from widegp.registry import is_saveable, saveable, saved_class
 
 FORMAT = "widegp-model"
@@ -45,7 +44,7 @@ FORMAT_VERSION = 1
 LARGEST_HEADER = 100_000_000  # the limit of safetensors itself
 BLANK = "0" * 64
 
-for cls in (*SAVEABLE.values(), InverseGamma, Beta, InputScaler, TargetScaler, FitResult, Direction):
+for cls in (InverseGamma, Beta, InputScaler, TargetScaler, FitResult, Direction):
     saveable(cls)
 ACTIVATIONS = {"exact_tanh": exact_tanh.fn, "exact_sigmoid": exact_sigmoid.fn}
 

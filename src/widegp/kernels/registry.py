@@ -9,14 +9,16 @@ from widegp.kernels.base import Kernel
 from widegp.kernels.closed import CLOSED_FORMS, Mixture
 from widegp.kernels.composite import Product, Sum
 from widegp.kernels.stationary import STATIONARY
+from widegp.registry import saveable
 
 NAMES: dict[str, type[Kernel]] = {cls.word: cls for cls in (*CLOSED_FORMS, *STATIONARY)}
 """Kernels by the name that `WideGPRegressor` and ``widegp fit --kernel`` know them by."""
 
-_UNNAMED: tuple[type[Kernel], ...] = (Mixture, Sum, Product)
+SAVEABLE: tuple[type[Kernel], ...] = (*NAMES.values(), Mixture, Sum, Product)
+"""Kernels that a model file may hold."""
 
-SAVEABLE: dict[str, type[Kernel]] = {cls.__name__: cls for cls in (*NAMES.values(), *_UNNAMED)}
-"""Kernels by the name of their class, as `widegp.persist` writes them."""
+for _kernel in SAVEABLE:
+    saveable(_kernel)
 
 
 def named(name: str) -> Kernel:
