@@ -203,7 +203,7 @@ def test_with_neighbours_the_gradient_is_still_that_of_the_evidence(likelihood):
     with jax.enable_x64(True):
         response = seen(likelihood)
         problem = NeighborProblem(THETA, 4)
-        found = evidence(problem, response)
+        found = evidence(problem, response, None, 1e-9)
         dense = mode_and_evidence(covariance(THETA)[0], likelihood, response.y)[1]
         assert abs(found.value - dense) > 1e-4, "the neighbours must matter for this to be a test"
         numeric = []

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from naive_laplace import mode_and_evidence
+from scipy.special import expit
 
 from widegp.approximations.build import Builder
+from widegp.approximations.evaluation import Observed
 from widegp.approximations.layout import Dials
 from widegp.compute.backend import choose_backend
 from widegp.inference.latent import LatentProblem, RowNoise
@@ -16,6 +18,7 @@ from widegp.inference.priors import default_priors
 from widegp.kernels.registry import named
 from widegp.laplace import Response, evidence, find_mode
 from widegp.likelihoods import Bernoulli, NegativeBinomial, StudentT
+from widegp.prediction import make_predictor
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(70, 3))
@@ -106,3 +109,44 @@ def test_objective_and_its_gradient_in_unconstrained_coordinates(likelihood):
         assert answer.gradient[k] == pytest.approx(numeric, rel=2e-4, abs=2e-4), space.labels()[k]
     part = problem.restricted(np.arange(5))
     assert part.response.y.shape == part.response.offset.shape == (5,)
+
+
+def elliptical_slice_draws(L, response, n_draws, rng):
+    """Draws of f given y by elliptical slice sampling, which needs no derivative; L L' = K."""
+
+    def log_p(f):
+        return float(np.sum(response.terms(f).log_p))
+
+    f, out = np.zeros(len(L)), []
+    for _ in range(n_draws):
+        other, least = L @ rng.standard_normal(len(L)), log_p(f) + np.log(rng.random())
+        angle = rng.uniform(0, 2 * np.pi)
+        low, high = angle - 2 * np.pi, angle
+        while log_p(new := f * np.cos(angle) + other * np.sin(angle)) <= least:
+            low, high = (angle, high) if angle < 0 else (low, angle)
+            angle = rng.uniform(low, high)
+        f = new
+        out.append(f)
+    return np.array(out)
+
+
+@pytest.mark.slow
+def test_probabilities_against_a_long_markov_chain():
+    """200 rows and 20 new ones: Laplace's probabilities beside those of 30,000 draws of f."""
+    rng = np.random.default_rng(2)
+    points = rng.normal(size=(220, 3))
+    backend = choose_backend(KERNEL, "native")
+    K = np.asarray(backend.cross(KERNEL, points, points)) + 1e-8 * np.eye(220)
+    L = np.linalg.cholesky(K)
+    f = L @ rng.standard_normal(220)
+    response = Response(Bernoulli(), Bernoulli().sample(f[:200], rng))
+    rows = Builder(points[:200], Dials("exact", 1, 0, "kmeans", "random", None), backend, 0).build(KERNEL)
+    mode = find_mode(RowNoise(rows, KERNEL), response)
+    posterior = rows.posterior(KERNEL, Observed(mode.pseudo.z, 1.0, mode.pseudo.noise))
+    mean, variance = make_predictor(posterior, None).predict(points[200:])
+    laplace = Bernoulli().predictive(mean, variance).probability
+    draws = elliptical_slice_draws(L[:200, :200], response, 30_000, rng)[1000:]
+    weights = np.linalg.solve(K[:200, :200], K[:200, 200:])
+    given = np.diag(K[200:, 200:]) - np.sum(K[:200, 200:] * weights, axis=0)
+    sampled = np.mean(expit(draws @ weights + np.sqrt(given) * rng.standard_normal((len(draws), 20))), axis=0)
+    np.testing.assert_allclose(laplace, sampled, atol=0.02)

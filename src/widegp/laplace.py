@@ -37,7 +37,7 @@ LEAST_W = 1e-10  # below it z = f + d1 / W would lose its digits, and the row sa
 # the noise, hence on f, and the objective may fall on the way to the fixed point; a step too long costs more.
 SLACK = 0.01
 SHORTEST = 1e-4  # share of a step below which it is taken as it is
-REFINED = 100.0  # times the tolerance of the mode: relative change of lambda at which it is good enough
+REFINED = 1000.0  # times the tolerance of the mode: relative change of lambda at which it is good enough
 MAX_REFINEMENTS = 8
 
 
@@ -230,7 +230,7 @@ def evidence(
         whole = solve(mode.pseudo.z, mode.pseudo.noise, gradient=True)
         along = Along(np.zeros_like(s), np.zeros_like(s), np.zeros_like(s), whole.gradient or {})
     else:
-        along = _along(solve, mode, _refined(solve, mode, s, REFINED * tolerance))
+        along = _through_mode(solve, mode, s, REFINED * tolerance)
     return Evidence(mode.value, along.gradient, _by_psi(response, mode, along), mode)
 
 
@@ -243,20 +243,19 @@ class Along(NamedTuple):
     gradient: dict[str, np.ndarray]
 
 
-def _along(solve: GaussianProblem, mode: Mode, direction: np.ndarray, gradient: bool = True) -> Along:
+def _along(solve: GaussianProblem, mode: Mode, direction: np.ndarray) -> Along:
     """For X(z + c lambda) = X + c D + c^2 Q:  X - D = (4 X(-1/2) - X(1))/3."""
     z, noise = mode.pseudo.z, mode.pseudo.noise
-    back = solve(z - 0.5 * direction, noise, gradient)
-    forth = solve(z + direction, noise, gradient)
+    back = solve(z - 0.5 * direction, noise, gradient=True)
+    forth = solve(z + direction, noise, gradient=True)
     alpha = (forth.by_target - back.by_target) / 1.5
     by_noise = mode.solved.by_noise - (4 * back.by_noise - forth.by_noise) / 3
-    total: dict[str, np.ndarray] = {}
-    if gradient and back.gradient is not None and forth.gradient is not None:
-        total = {k: (4 * back.gradient[k] - forth.gradient[k]) / 3 for k in back.gradient}
+    backwards, forwards = back.gradient or {}, forth.gradient or {}
+    total = {name: (4 * slope - forwards[name]) / 3 for name, slope in backwards.items()}
     return Along(direction, alpha, by_noise, total)
 
 
-def _refined(solve: GaussianProblem, mode: Mode, s: np.ndarray, enough: float) -> np.ndarray:
+def _through_mode(solve: GaussianProblem, mode: Mode, s: np.ndarray, enough: float) -> Along:
     """lambda = N (s - (dN/df) [ d1 D alpha + D dF_G/dN ]), from lambda = N s on.
 
     The bracket is 0 where noise adds to K: there dF_G/dN = ((C^-1)_ii - alpha^2)/2 and alpha = d1.
@@ -264,14 +263,13 @@ def _refined(solve: GaussianProblem, mode: Mode, s: np.ndarray, enough: float) -
     pseudo = mode.pseudo
     direction = pseudo.noise * s
     for _ in range(MAX_REFINEMENTS):
-        along = _along(solve, mode, direction, gradient=False)
+        along = _along(solve, mode, direction)
         bracket = pseudo.d_noise * (pseudo.terms.d1 * along.alpha + along.by_noise)
         new = pseudo.noise * (s - bracket)
-        change = float(np.max(np.abs(new - direction))) / float(np.max(np.abs(new)))
-        direction = new
-        if change < enough:
+        if float(np.max(np.abs(new - direction))) <= enough * float(np.max(np.abs(new))):
             break
-    return direction
+        direction = new
+    return along
 
 
 def _by_psi(response: Response, mode: Mode, along: Along) -> np.ndarray:

@@ -87,8 +87,11 @@ class Likelihood(ABC):
         """Derivatives by psi."""
 
     @abstractmethod
-    def level(self, y: np.ndarray, offset: ArrayLike = 0.0) -> float:
-        """The constant c that suits y best where f_i = c + offset_i: the level about which f varies."""
+    def level(self, y: np.ndarray, offset: ArrayLike = 0.0, weight: ArrayLike = 1.0) -> float:
+        """The constant c that suits y best where f_i = c + offset_i: the level about which f varies.
+
+        A row of ``weight`` w counts as w rows.
+        """
 
     @abstractmethod
     def start(self, y: np.ndarray) -> np.ndarray:
@@ -166,6 +169,11 @@ def finite_rows(y: ArrayLike, name: str) -> np.ndarray:
         raise ValueError(f"The target has shape {y.shape}; the {name} likelihood needs one number per row.")
     refuse(~np.isfinite(y), y, f"the {name} likelihood needs finite numbers; drop that row or fill it in")
     return y
+
+
+def per_row(weight: ArrayLike, y: np.ndarray) -> np.ndarray:
+    """``weight`` as one number for each row of y (n,)."""
+    return np.broadcast_to(np.asarray(weight, float), y.shape)
 
 
 def refuse(bad: np.ndarray, y: np.ndarray, need: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, log_expit, log_ndtr, logit, ndtr, ndtri
 
-from widegp.likelihoods.base import Likelihood, Predictive, PsiTerms, Terms, finite_rows, refuse
+from widegp.likelihoods.base import Likelihood, Predictive, PsiTerms, Terms, finite_rows, per_row, refuse
 from widegp.likelihoods.quadrature import log_expectation
 
 FRACTION_FROM = 5.0  # from here on the continued fraction of the Mills ratio has converged
@@ -48,9 +48,10 @@ class Bernoulli(Likelihood):
     def psi_terms(self, y: np.ndarray, f: np.ndarray) -> PsiTerms:
         return PsiTerms.none(len(y))
 
-    def level(self, y: np.ndarray, offset: ArrayLike = 0.0) -> float:
+    def level(self, y: np.ndarray, offset: ArrayLike = 0.0, weight: ArrayLike = 1.0) -> float:
         """The link of the share of ones, half a row of each class added so that it is finite."""
-        share = (np.sum(y) + 0.5) / (y.size + 1)
+        weight = per_row(weight, y)
+        share = (weight @ y + 0.5) / (np.sum(weight) + 1)
         return float((logit if self.link == "logit" else ndtri)(share) - np.mean(np.asarray(offset, float)))
 
     def start(self, y: np.ndarray) -> np.ndarray:

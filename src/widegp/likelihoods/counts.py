@@ -9,7 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc, betaln, expit, gammaincc, gammaln, log_expit, ndtri, psi
 
-from widegp.likelihoods.base import Likelihood, Parameter, Predictive, PsiTerms, Terms, finite_rows, refuse
+from widegp.likelihoods.base import (
+    Likelihood,
+    Parameter,
+    Predictive,
+    PsiTerms,
+    Terms,
+    finite_rows,
+    per_row,
+    refuse,
+)
 from widegp.likelihoods.quadrature import expectation, integer_quantile, log_expectation
 
 MAX_LOG = 300.0  # e^300 is finite, and so are its square and its product with a count
@@ -23,10 +32,10 @@ class Counts(Likelihood):
         refuse((y < 0) | (y != np.floor(y)), y, "counts are whole numbers from 0 on; use another likelihood")
         return y
 
-    def level(self, y: np.ndarray, offset: ArrayLike = 0.0) -> float:
+    def level(self, y: np.ndarray, offset: ArrayLike = 0.0, weight: ArrayLike = 1.0) -> float:
         """log(sum y / sum e^offset), half a count added so that it is finite."""
-        exposure = np.sum(np.broadcast_to(np.exp(offset), y.shape))
-        return float(np.log((np.sum(y) + 0.5) / exposure))
+        weight = per_row(weight, y)
+        return float(np.log((weight @ y + 0.5) / (weight @ per_row(np.exp(offset), y))))
 
     def start(self, y: np.ndarray) -> np.ndarray:
         """log(y + 1/2): the first Newton step is then a regression of the logarithm."""

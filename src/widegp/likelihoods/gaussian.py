@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-from widegp.likelihoods.base import Likelihood, Parameter, Predictive, PsiTerms, Terms, finite_rows
+from widegp.likelihoods.base import Likelihood, Parameter, Predictive, PsiTerms, Terms, finite_rows, per_row
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Gaussian(Likelihood):
         log_p = 0.5 * W * (W * error**2 - 1)
         return PsiTerms(*(a[:, None] for a in (log_p, -(W**2) * error, np.full(y.shape, -(W**2)))))
 
-    def level(self, y: np.ndarray, offset: ArrayLike = 0.0) -> float:
-        return float(np.mean(y - offset))
+    def level(self, y: np.ndarray, offset: ArrayLike = 0.0, weight: ArrayLike = 1.0) -> float:
+        return float(np.average(y - offset, weights=per_row(weight, y)))
 
     def start(self, y: np.ndarray) -> np.ndarray:
         return y.copy()

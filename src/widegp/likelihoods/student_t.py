@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp, ndtr, psi, stdtrit
 
-from widegp.likelihoods.base import Likelihood, Parameter, Predictive, PsiTerms, Terms, finite_rows
+from widegp.likelihoods.base import Likelihood, Parameter, Predictive, PsiTerms, Terms, finite_rows, per_row
 from widegp.likelihoods.quadrature import chunks, monotone_root
 
 LEAST_SHARE = 0.2  # of the EM weight, which a row keeps as curvature of a step however far out it is
@@ -64,8 +64,13 @@ class StudentT(Likelihood):
         W = np.broadcast_to([W_nu, W_scale], (*e.shape, 2))
         return PsiTerms(np.stack([by_nu, by_scale], -1), np.stack([d1_nu, d1_scale], -1), W.copy())
 
-    def level(self, y: np.ndarray, offset: ArrayLike = 0.0) -> float:
-        return float(np.median(y - offset))
+    def level(self, y: np.ndarray, offset: ArrayLike = 0.0, weight: ArrayLike = 1.0) -> float:
+        """The median, the mean of the two middle values where half the weight lies below the upper one."""
+        rest, weight = y - np.asarray(offset, float), per_row(weight, y)
+        order = np.argsort(rest)
+        below = np.cumsum(weight[order]) / np.sum(weight)
+        middle = np.searchsorted(below, [0.5 - 1e-12, 0.5 + 1e-12])
+        return float(np.mean(rest[order][middle]))
 
     def start(self, y: np.ndarray) -> np.ndarray:
         return y.copy()

@@ -1,0 +1,179 @@
+"""WideGPClassifier: the scikit-learn face of classification. It validates, calls and stores."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from widegp.approximations.build import Builder
+from widegp.approximations.layout import Dials
+from widegp.approximations.registry import approximation
+from widegp.compute.backend import choose_backend
+from widegp.engines.base import backend_for, make_engine
+from widegp.inference.fit import OptimizerSettings, fit_map
+from widegp.inference.latent import LatentProblem
+from widegp.inference.objective import start_values
+from widegp.inference.priors import resolve_priors
+from widegp.kernels.base import Kernel
+from widegp.kernels.registry import named
+from widegp.laplace import Response
+from widegp.latent_gp import FittedLatentGP, merged_rows, weighted_scaler
+from widegp.likelihoods import Bernoulli
+from widegp.training_table import checked_rows
+
+EXACT_ROWS = 500  # up to here "auto" takes all rows at once; a mode is a dozen factorisations
+
+
+class WideGPClassifier(ClassifierMixin, BaseEstimator):
+    """P(y = class | x) = s(level + f(x)), f ~ GP(0, K), by Laplace's approximation; s logistic or Phi.
+
+    Probabilities are integrated over f. More than two classes are fitted one against the rest, and their
+    probabilities divided by their sum.
+
+    Parameters
+    ----------
+    kernel, rank, neighbors, predict_neighbors, anchors, ard, priors, max_iter, scale_inputs, ordering,
+    block_rows, random_state, budget, backend, engine : as for `WideGPRegressor`.
+    approximation : ``"auto"`` (exact up to 500 rows, then full-scale), or a name as for `WideGPRegressor`.
+        Beside anchors: neighbours alone (``"vecchia"``) say little where every row is as noisy as a class is.
+    link : ``"logit"`` or ``"probit"``.
+    class_weight : None, ``"balanced"`` or a mapping of classes to weights.
+
+    Attributes
+    ----------
+    classes_ : the classes, sorted.
+    fitted_ : one `FittedLatentGP` for two classes, else one for each class.
+    converged_ : whether the fits ended converged.    n_iter_ : iterations, those of the longest.
+    """
+
+    def __init__(
+        self,
+        kernel: str | Kernel = "mixed",
+        approximation: str = "auto",
+        rank: int = 200,
+        anchors: str = "kmeans",
+        ard: bool = False,
+        priors: Any = "default",
+        max_iter: int = 100,
+        scale_inputs: str | None = "standard",
+        block_rows: int | None = None,
+        random_state: Any = None,
+        *,
+        link: str = "logit",
+        class_weight: Any = None,
+        neighbors: int = 30,
+        predict_neighbors: int = 200,
+        ordering: str = "random",
+        budget: float | None = None,
+        backend: str = "auto",
+        engine: Any = "auto",
+    ) -> None:
+        self.kernel = kernel
+        self.approximation = approximation
+        self.rank = rank
+        self.anchors = anchors
+        self.ard = ard
+        self.priors = priors
+        self.max_iter = max_iter
+        self.scale_inputs = scale_inputs
+        self.block_rows = block_rows
+        self.random_state = random_state
+        self.link = link
+        self.class_weight = class_weight
+        self.neighbors = neighbors
+        self.predict_neighbors = predict_neighbors
+        self.ordering = ordering
+        self.budget = budget
+        self.backend = backend
+        self.engine = engine
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Estimate the parameters from X (n, I) and classes y (n,); a row of weight w counts as w rows."""
+        began = time.perf_counter()
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"All rows are of one class, {self.classes_[0]!r}; pass rows of two or more.")
+        weight = np.array(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+        if self.class_weight is not None:
+            weight = weight * compute_sample_weight(self.class_weight, y)
+        rows, codes, weight = merged_rows(np.asarray(X), codes.astype(float), weight)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        scaler = weighted_scaler(rows, weight, self.scale_inputs)
+        builder = self._builder(scaler.transform(rows), seed)
+        ones = [1.0] if len(self.classes_) == 2 else [float(c) for c in range(len(self.classes_))]
+        parts: list[FittedLatentGP] = []
+        for one in ones:
+            spent = (time.perf_counter() - began) if self.budget else 0.0
+            share = None if self.budget is None else max(0.0, self.budget - spent) / (len(ones) - len(parts))
+            fitted, level = self._fit_one(builder, (codes == one).astype(float), weight, share)
+            with builder.backend.scope():
+                parts.append(FittedLatentGP.of(fitted, builder, scaler, level, self.predict_neighbors))
+        self.fitted_ = tuple(parts)
+        self.converged_ = all(part.result.converged for part in parts)
+        self.n_iter_ = max(1, *(part.result.n_iter for part in parts))
+        if not self.converged_:
+            reasons = {str(part.result.reason) for part in parts if not part.result.converged}
+            warnings.warn(f"The fit has not converged: {', '.join(sorted(reasons))}.", ConvergenceWarning, 2)
+        return self
+
+    def _builder(self, rows: np.ndarray, seed: int) -> Builder:
+        name = self.approximation
+        if name == "auto":
+            name = "exact" if len(rows) <= EXACT_ROWS else "full-scale"
+        approximation(name)
+        engine = make_engine(self.engine, self.backend)
+        backend = choose_backend(self._kernel(rows.shape[1]), backend_for(engine, self.backend))
+        dials = Dials(
+            name, min(self.rank, len(rows)), self.neighbors, self.anchors, self.ordering, self.block_rows
+        )
+        return Builder(rows, dials, backend, seed, engine)
+
+    def _kernel(self, n_inputs: int) -> Kernel:
+        return named(self.kernel).at_start(n_inputs) if isinstance(self.kernel, str) else self.kernel
+
+    def _fit_one(
+        self, builder: Builder, y: np.ndarray, weight: np.ndarray, seconds: float | None
+    ) -> tuple[Any, float]:
+        """The fit of y in {0, 1} (n,), and the level about which f varies."""
+        likelihood, n_inputs = Bernoulli(self.link), builder.X.shape[1]
+        kernel = self._kernel(n_inputs)
+        level = likelihood.level(y, weight=weight)
+        priors = resolve_priors(self.priors, kernel, n_inputs, self.ard)
+        problem: Any = LatentProblem(kernel, Response(likelihood, y, level, weight), priors)
+        start = start_values(kernel, 1.0, np.zeros(0), n_inputs if self.ard else None)
+        del start["sigma_eps2"]
+        settings = OptimizerSettings("lbfgs", self.max_iter, seconds=seconds, seed=builder.seed)
+        with builder.backend.scope():
+            return fit_map(builder, problem, start, settings), level
+
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+        """P(class | x) at the rows of X (q, I), f integrated out: (q, C), columns as in ``classes_``."""
+        check_is_fitted(self, "fitted_")
+        rows = checked_rows(self, X)
+        p = np.stack([part.predictive(rows).mean for part in self.fitted_], axis=1)
+        if len(self.classes_) == 2:
+            return np.concatenate([1 - p, p], axis=1)
+        return p / p.sum(axis=1, keepdims=True)
+
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
+        """E[level + f]: (q,) for two classes, above 0 where the second is likelier; else (q, C)."""
+        check_is_fitted(self, "fitted_")
+        rows = checked_rows(self, X)
+        means = np.stack([part.latent(rows).mean for part in self.fitted_], axis=1)
+        return means[:, 0] if len(self.classes_) == 2 else means
+
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """The likeliest class at each row of X (q, I)."""
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]

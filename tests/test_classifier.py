@@ -1,0 +1,95 @@
+"""WideGPClassifier: scikit-learn's contract, weights, calibration and what it learns."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from widegp import metrics
+from widegp.classifier import WideGPClassifier
+from widegp.latent_gp import merged_rows, weighted_scaler
+
+RNG = np.random.default_rng(0)
+
+
+def table(n, seed=0):
+    """Two inputs of which a curve parts the classes, with noise; the true probabilities are known."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    p = 1 / (1 + np.exp(-(3 * np.sin(2 * X[:, 0]) + 2 * X[:, 1])))
+    return X, (rng.random(n) < p).astype(int), p
+
+
+@pytest.mark.slow
+@parametrize_with_checks([WideGPClassifier(max_iter=5, random_state=0)])
+def test_scikit_learns_contract(estimator, check):
+    check(estimator)
+
+
+def test_probabilities_are_learned_and_calibrated():
+    X, y, p = table(900)
+    model = WideGPClassifier(rank=60, neighbors=10, random_state=0).fit(X[:600], y[:600])
+    assert model.converged_ and model.fitted_[0].result.approximation == "full-scale"
+    q = model.predict_proba(X[600:])[:, 1]
+    # The true probabilities cannot be beaten by much; a constant is far behind.
+    assert metrics.log_loss(y[600:], q) < metrics.log_loss(y[600:], p[600:]) + 0.06
+    assert metrics.auc(y[600:], q) > 0.85
+    assert metrics.ece(y[600:], q) < metrics.ece_by_chance(q, draws=300, level=0.99)[1]
+    np.testing.assert_array_equal(model.predict(X[600:]), (q > 0.5).astype(int))
+
+
+def test_strings_three_classes_and_copies():
+    X, y, _ = table(150, seed=1)
+    names = np.array(["no", "yes", "perhaps"])[np.where(X[:, 1] > 1, 2, y)]
+    model = WideGPClassifier(random_state=0, max_iter=10)
+    with _quiet():
+        model.fit(X, names)
+    proba = model.predict_proba(X)
+    assert list(model.classes_) == ["no", "perhaps", "yes"] and proba.shape == (150, 3)
+    np.testing.assert_allclose(proba.sum(axis=1), 1)
+    assert np.mean(model.predict(X) == names) > 0.7
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(X), proba)
+
+
+def test_integer_weights_are_repeated_rows_and_zero_weights_no_rows():
+    X, y, _ = table(60, seed=2)
+    weight = np.random.default_rng(3).integers(0, 4, 60)
+    model = WideGPClassifier(random_state=0, max_iter=20)
+    with _quiet():
+        weighted = clone(model).fit(X, y, sample_weight=weight).predict_proba(X)
+        repeated = clone(model).fit(np.repeat(X, weight, 0), np.repeat(y, weight)).predict_proba(X)
+    np.testing.assert_allclose(weighted, repeated, atol=1e-8)
+
+
+def test_class_weights_move_the_probabilities():
+    X, y, _ = table(120, seed=4)
+    with _quiet():
+        plain = WideGPClassifier(random_state=0, max_iter=10).fit(X, y).predict_proba(X)[:, 1]
+        heavy = WideGPClassifier(random_state=0, max_iter=10, class_weight={1: 5.0}).fit(X, y)
+    assert heavy.predict_proba(X)[:, 1].mean() > plain.mean() + 0.05
+
+
+def test_merged_rows():
+    X = np.array([[1.0, 2.0], [1.0, 2.0], [0.0, 1.0], [1.0, 2.0]])
+    rows, y, weight = merged_rows(X, np.array([1.0, 1.0, 0.0, 0.0]), np.array([1.0, 2.0, 0.0, 4.0]))
+    np.testing.assert_array_equal(rows, [[1, 2], [1, 2]])
+    np.testing.assert_array_equal(y, [0, 1])
+    np.testing.assert_array_equal(weight, [4, 3])
+    scaler = weighted_scaler(RNG.normal(size=(5, 1)), np.array([1.0, 0, 2, 0, 0]), "standard")
+    assert scaler.shift.shape == scaler.scale.shape == (1,)
+
+
+def test_one_class_is_refused():
+    with pytest.raises(ValueError, match="one class"):
+        WideGPClassifier().fit(np.zeros((3, 1)), ["a", "a", "a"])
+
+
+def _quiet():
+    # Few iterations, which are too few to converge, keep the test short.
+    return warnings.catch_warnings(action="ignore")
