@@ -2,11 +2,12 @@
 
     r_i ~ N(0, l_i + sigma_eps2 exp(c + h(x_i))),     h ~ GP(0, K_h)
 
-r_i is the residual of row i predicted from the others, l_i the variance of that prediction without noise. In a
-first pass log r_i^2 is a noisy log variance: its noise has the known variance pi^2/2 (of the logarithm of a
-chi-square of one degree), and the evidence of that regression chooses K_h. Then h is the mode of the model
-above, by Fisher scoring: with f = noise share of the variance, a Gaussian regression on the working response
-h + (r^2 / variance - 1) / f with working variance 2 / f^2, which uses the residuals 2.5 times as well.
+r_i is the residual of row i predicted from the others, l_i the variance of that prediction without noise.
+In a first pass log r_i^2 is a noisy log variance: its noise has the known variance pi^2/2 (that of the
+logarithm of a chi-square of one degree), and the evidence of that regression chooses K_h. Then h is the mode
+of the model above, by Fisher scoring: with f = noise share of the variance, a Gaussian regression on the
+working response h + (r^2 / variance - 1) / f of variance 2 / f^2, which uses the residuals 2.5 times
+as well.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ follows them (kernel, anchors, neighbours, files) need not know which of them ma
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from widegp.data.preprocessing import InputScaler, _columns, _finite, _matrix, _mean_sd
+from widegp.registry import saveable
 
 # Knots of a column, at most: evenly spaced in its normal scores.
 KNOTS = 512
@@ -31,6 +33,7 @@ class InputMap(Protocol):
     def inverse(self, X: ArrayLike) -> np.ndarray: ...
 
 
+@saveable
 @dataclass(frozen=True, eq=False)
 class QuantileScaler:
     """x~ = z(x), the standardised normal score of x: z = (Phi^-1(F(x)) - mean) / sd, column by column.
@@ -83,6 +86,7 @@ class QuantileScaler:
         return out
 
 
+@saveable
 @dataclass(frozen=True, eq=False)
 class LinearMap:
     """x~ = x A, for a matrix A (I, q): a metric |x A|, fitted, in front of the kernel."""
@@ -98,18 +102,18 @@ class LinearMap:
         return np.asarray(X, float) @ np.linalg.pinv(self.matrix)
 
 
+@saveable
 @dataclass(frozen=True, eq=False)
-class MappedInputs:
-    """A scaler of single columns, then a linear map of all of them."""
+class ChainedMaps:
+    """Maps one after the other: a scaler of single columns first, a linear map of all of them last."""
 
-    scaler: InputMap
-    linear: LinearMap
+    parts: tuple[Any, ...]
 
     def transform(self, X: ArrayLike) -> np.ndarray:
-        return self.linear.transform(self.scaler.transform(X))
+        return np.asarray(reduce(lambda rows, part: part.transform(rows), self.parts, X))
 
     def inverse(self, X: ArrayLike) -> np.ndarray:
-        return self.scaler.inverse(self.linear.inverse(X))
+        return np.asarray(reduce(lambda rows, part: part.inverse(rows), reversed(self.parts), X))
 
 
 def fit_scaler(X: ArrayLike, kind: str | None) -> Any:

@@ -50,7 +50,8 @@ VALLEY = 20
 @dataclass(frozen=True)
 class OptimizerSettings:
     """``rate``, ``noise_rate``, ``batch_rows`` and the batches' ``seed`` are Adam's; ``max_iter`` counts
-    iterations or steps; ``seconds`` are those left of a budget."""
+    iterations or steps; ``seconds`` are those left of a budget. A start that is not explored may still be
+    followed through ``parts`` of the table."""
 
     name: str
     max_iter: int
@@ -60,6 +61,7 @@ class OptimizerSettings:
     explore: bool = True
     batch_rows: int | None = None
     seed: int = 0
+    parts: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,10 @@ def fit_map(
     settings: OptimizerSettings,
     report: Report | None = None,
     journal: Journal | None = None,
+    curvature: np.ndarray | None = None,
 ) -> Fitted:
-    """Minimise eq. (map_loss_body) from ``start``.
+    """Minimise eq. (map_loss_body) from ``start``; ``curvature`` is the Hessian per row of the loss there, if
+    a like fit has it.
 
     ``report`` is told of each stage as it begins, with iteration 0, and of each iteration. The posterior,
     which the caller makes next, begins where this ends.
@@ -134,11 +138,12 @@ def fit_map(
     psi_bounds = tuple(problem.warp.bounds) if "psi" in start else ()
     space = ParameterSpace.of(start, psi_bounds, log=settings.name == "lbfgs")
     seconds: dict[str, float] = {}
-    starts, curvature = [start], None
+    starts = [start]
     if explores:
         watch.begin("start", start)
         starts.append(explore(run, builder, problem, start, space))
         seconds["start"] = time.perf_counter() - clock
+    if explores or settings.parts:
         coarse, curvature = _coarse(run, builder, problem, starts[-1], space, seconds)
         starts += coarse
     watch.begin("whole", starts[-1])

@@ -11,9 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
-from widegp.input_metric import learned_map
-from widegp.screening import importance_moment
-from widegp.trials import Bench, Trial
+from widegp.choices.metric import learned_map
+from widegp.choices.screening import importance_moment
+from widegp.choices.trials import Bench, Trial
 
 
 class Move(Protocol):
@@ -56,7 +56,8 @@ class WarpTarget:
         if sibling is not None:
             return bench.warm(form, sibling)
         start = {name: value for name, value in trial.values.items() if name != "psi"}
-        return bench.warm(form, trial, start | ({"psi": np.array(self.psi)} if self.psi else {})).with_curvature()
+        start |= {"psi": np.array(self.psi)} if self.psi else {}
+        return bench.warm(form, trial, start).with_curvature()
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,7 @@ def mean_gradients(posterior: Any, X: np.ndarray, rows: TrainingRows | None = No
 
 def _noise(posterior: Any, rows: TrainingRows, near: np.ndarray) -> Array:
     """Variance of the noise of the rows ``near`` (q, m)."""
-    relative = getattr(rows, "relative_noise", None)
-    return posterior.noise * (jnp.ones(near.shape) if relative is None else jnp.asarray(relative[near]))
+    return posterior.noise * (jnp.ones(near.shape) if rows.spread is None else jnp.asarray(rows.spread[near]))
 
 
 @jax.jit

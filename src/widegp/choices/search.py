@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from widegp.choices.moves import LearnMetric, Move, Scale, VaryNoise, WarpTarget, WeighInputs
+from widegp.choices.trials import Bench, Form, Trial
 from widegp.inference.parameters import Values
-from widegp.moves import LearnMetric, Move, Scale, VaryNoise, WarpTarget, WeighInputs
-from widegp.trials import Bench, Form, Trial
 
 # Standard errors by which a change must be better, and the most it may add to the root mean square error.
 CERTAIN, LARGEST_LOSS = 2.0, 0.01
@@ -37,10 +37,16 @@ class Asked(NamedTuple):
     metric: str = "auto"
     noise: str = "auto"
 
+    @property
+    def open(self) -> bool:
+        """Whether anything needs held-out rows; a warp alone is chosen by evidence."""
+        learned = self.metric in ("learned", "auto") or self.noise in ("varying", "auto")
+        return learned or self.inputs == "auto"
+
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a change did: mean difference of the loss per row, its standard error, and of the RMSE, as a share."""
+    """How a change did: the loss per row, its standard error, and the RMSE as a share, after minus before."""
 
     words: str
     difference: float
@@ -155,10 +161,12 @@ def _metric(search: Search, base: Candidate, asked: str) -> Candidate:
     return best
 
 
-def replayed(bench: Bench, chosen: Candidate, start: Values, inputs: str) -> Trial:
-    """The model that was chosen, made on the rows of another bench."""
-    first = bench.explored(Form(inputs), start)
-    return reduce(lambda trial, move: move.apply(bench, trial) or trial, chosen.moves, first)
+def replayed(bench: Bench, chosen: Candidate, near: Trial) -> Trial:
+    """The model that was chosen, made on the rows of another bench; ``near`` is it on fewer rows."""
+    form = Form(next(iter(bench.tables)))
+    plain = {name: value for name, value in near.values.items() if name != "psi"}
+    first = bench.explored(form, {**plain, "sigma_u2": np.asarray(plain["sigma_u2"].mean())})
+    return reduce(lambda trial, move: move.apply(bench, trial) or trial, chosen.moves, first.with_curvature())
 
 
 def splits(n_rows: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:

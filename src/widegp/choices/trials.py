@@ -11,14 +11,14 @@ import numpy as np
 from widegp.approximations.build import Builder
 from widegp.approximations.dense import Dense, DensePosterior
 from widegp.approximations.layout import Dials
+from widegp.choices.gradients import mean_gradients
+from widegp.choices.left_out import left_out_exactly
+from widegp.choices.metric import gradient_moment
 from widegp.compute.backend import Backend
-from widegp.gradients import mean_gradients
 from widegp.inference.fit import Run, fit_map
 from widegp.inference.objective import MapObjective, Problem
 from widegp.inference.optimizers import curvature_at
 from widegp.inference.parameters import ParameterSpace, Values
-from widegp.input_metric import gradient_moment
-from widegp.left_out import left_out_exactly
 from widegp.noise_model import NoiseModel, fit_noise
 from widegp.prediction import make_predictor
 from widegp.warps import FittedWarp, make_warp
@@ -32,7 +32,7 @@ class Form:
     """What is in front of the kernel and behind it.
 
     inputs : name of a scaling of the inputs.    warp : name of a warp of the target.
-    linear : A (I, q), x -> x A after the scaling, or None.    noise : its model, or None where it is constant.
+    linear : A (I, q), x -> x A after the scaling, or None.    noise : its model, or None for a constant.
     """
 
     inputs: str
@@ -88,7 +88,9 @@ class Bench:
 
     tables : {scaling: scaled rows (n, I)}.    problem : kernel, standardised targets (n,) and priors; its
     warp and spread are those of forms.    scale : of the targets, as `make_warp` takes it.
+    by_input : the same problem with the priors of one sigma_u2 per input.
     fitted, held : which rows; those held out may be none.    run : settings of the optimiser.
+    most_rows : that an exact fit may have.
     """
 
     tables: dict[str, np.ndarray]
@@ -100,6 +102,7 @@ class Bench:
     run: Run
     backend: Backend
     seed: int
+    most_rows: int = 2000
 
     def rows(self, form: Form, rows: np.ndarray) -> np.ndarray:
         """Rows as the kernel of a form sees them."""

@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import fractional_matrix_power
 from scipy.stats import ortho_group
 
-from widegp.input_metric import direction_shares, gradient_moment, learned_map
+from widegp.choices.metric import direction_shares, gradient_moment, learned_map
 
 
 def rows_and_gradients(seed=0, n=200, I=5):
