@@ -19,8 +19,12 @@ from sklearn.utils.validation import check_is_fitted
 from widegp.approximations.build import Builder
 from widegp.approximations.layout import Dials
 from widegp.approximations.registry import approximation
+from widegp.choices.chosen import LEAST_ROWS, Chosen, choose_on
+from widegp.choices.search import Asked
+from widegp.choices.trials import BY_INPUT, Bench
+from widegp.choices.whole import Stage, Whole, fit_whole
 from widegp.compute.backend import Backend, choose_backend
-from widegp.data.arrays import take
+from widegp.data.arrays import is_mapped, take
 from widegp.data.preprocessing import TargetScaler
 from widegp.engines.base import backend_for, make_engine
 from widegp.fitted import FittedGP
@@ -29,6 +33,7 @@ from widegp.inference.curvature import describe
 from widegp.inference.fit import Fitted, OptimizerSettings, Run, fit_map
 from widegp.inference.journal import Journal, fingerprint
 from widegp.inference.objective import Problem, start_values
+from widegp.inference.parameters import Values
 from widegp.inference.priors import resolve_priors
 from widegp.inference.result import FitResult
 from widegp.kernels.base import Kernel
@@ -72,13 +77,18 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     priors : ``"default"``, None, or a mapping such as ``{"w": Beta(2, 2), "sigma_b2": None}``.
     optimizer : ``"lbfgs"`` to convergence, or ``"adam"`` for ``max_iter`` steps.
     max_iter : iterations at most.
-    scale_inputs : ``"standard"``, ``"minmax"`` (the paper's, to [-0.5, 0.5]) or None.
+    scale_inputs : ``"standard"``, ``"quantile"`` (normal scores of the ranks), ``"minmax"`` (the paper's, to
+        [-0.5, 0.5]), None, or ``"auto"``: by rank if that predicts held-out training rows better.
     block_rows : rows per block, by default what fits 256 MiB of work.
     random_state : seeds anchors, order and starts; the same seed gives the same fit.
     verbose : 1 prints a line per iteration.
     ordering : ``"random"`` or ``"maxmin"``, the order in which rows condition on earlier ones.
     target_transform : None, ``"auto"``, or a warp: ``"box-cox"``, ``"yeo-johnson"``, ``"sinh-arcsinh"``,
         ``"sqrt"``, ``"log"``; its parameters are estimated with the rest.
+    metric : ``"iso"``, one sigma_u2 for all directions of the inputs; ``"ard"``, one per input, as with
+        ``ard=True``; ``"learned"``, hidden weights whose covariance is learned from the gradients of a first
+        fit (``metric_``); ``"auto"``, the one that predicts held-out training rows best.
+    noise : ``"constant"``; ``"varying"``, sigma_eps2 exp(h(x)) with h learned from residuals; or ``"auto"``.
     noise_fraction : eta; the noise starts at eta times the mean of K(x, x), eq. (nugget_frac).
     start : None, or a mapping of parameter names to starting values, from which alone the fit then begins.
     learning_rate, noise_learning_rate : Adam's step for the parameters and for the noise.
@@ -103,6 +113,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     result_ : `FitResult` with the reason for stopping, the path, the jitter, undetermined directions.
     input_importance_ : (I,) shares of sigma_u2, with ``ard=True``.
     approximation_ : the approximation used.    transform_ : the fitted target warp.
+    metric_ : (I, q), the learned map x -> x A of the scaled inputs in front of the kernel, else None.
     calibration_ : `ConformalCalibration`, with ``conformal=True``, else None.
     """
 
@@ -117,6 +128,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     approximation_ = _part("approximation")
     transform_ = _part("warp")
     calibration_ = _part("calibration")
+    metric_ = _part("metric")
 
     def __init__(
         self,
@@ -137,6 +149,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         predict_neighbors: int = 400,
         ordering: str = "random",
         target_transform: str | None = None,
+        metric: str = "iso",
+        noise: str = "constant",
         noise_fraction: float = 0.04,
         start: Any = None,
         learning_rate: float = 1e-3,
@@ -164,6 +178,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         self.predict_neighbors = predict_neighbors
         self.ordering = ordering
         self.target_transform = target_transform
+        self.metric = metric
+        self.noise = noise
         self.noise_fraction = noise_fraction
         self.start = start
         self.learning_rate = learning_rate
@@ -221,18 +237,28 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         dials = self._resolved(rows, kernel, backend, journal, seed)
         builder = Builder(rows, dials, backend, seed, engine)
         scale = {"offset": scaler.mean, "scale": scaler.sd}
-        priors = resolve_priors(self.priors, kernel, rows.shape[1], self.ard)
+        priors = resolve_priors(self.priors, kernel, rows.shape[1], self._by_input)
         problem = Problem(kernel, target, make_warp("none", **scale), priors)
-        with backend.scope():
+        with backend.scope(), Progress(self.verbose, progress) as shown:
             run = Run(self._settings(0.0, seed), journal=journal)
-            name, psi = choose_warp(self.target_transform, problem, builder, start, scale, run)
-            problem = replace(problem, warp=make_warp(name, **scale))
-            start = start | ({"psi": psi} if psi.size else {})
+            chosen = self._chosen(table, problem, start, scale, run, builder)
             spent = journal.seconds() if journal else time.perf_counter() - began
-            with Progress(self.verbose, progress) as shown:
+            if chosen is None:
+                name, psi = choose_warp(self.target_transform, problem, builder, start, scale, run)
+                problem = replace(problem, warp=make_warp(name, **scale))
+                start = start | ({"psi": psi} if psi.size else {})
                 fitted = fit_map(builder, problem, start, self._settings(spent, seed), shown.update, journal)
+            else:
+                name = chosen.trial.form.warp
+                problem = replace(problem, warp=make_warp(name, **scale))
+                settings = self._settings(spent, seed)
+                stage = self._stage(chosen, problem, builder, settings, shown.update, journal)
+                fitted, builder = stage.fitted, stage.builder
+                table = table._replace(scaler=chosen.maps(table.scaler, stage.form))
             warp = FittedWarp.fit(target, name, fitted.values.get("psi", np.zeros(0)), **scale)
             model = self._model(fitted, builder, warp, table)
+            if chosen is not None:
+                model = replace(model, noise_model=stage.form.noise).noted(chosen.words)
         model = model if table.held is None else model.calibrated_on(*table.held)
         self.fitted_ = model.lasted(time.perf_counter() - began)
         if not self.converged_ and self.optimizer == "lbfgs":
@@ -240,6 +266,47 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
                 f"The fit has not converged: {self.result_.reason}.", ConvergenceWarning, stacklevel=2
             )
         return self
+
+    @property
+    def _by_input(self) -> bool:
+        return self.ard or self.metric == "ard"
+
+    def _chosen(
+        self, table: TrainingTable, problem: Problem, start: Values, scale: dict[str, float], run: Run,
+        builder: Builder,
+    ) -> Chosen | None:  # fmt: skip
+        """What is left open, chosen on held-out rows; None where nothing is, or nothing can be tried."""
+        metric = "ard" if self._by_input else self.metric
+        asked = Asked(self.scale_inputs or "none", self.target_transform or "none", metric, self.noise)
+        fixed = self.optimizer != "lbfgs" or self.start is not None or self.budget is not None
+        few = len(table.X) < LEAST_ROWS or is_mapped(table.X) or np.unique(table.y).size < 3
+        # Sums and products of kernels have several geometries; there the first fit is kept.
+        if not asked.open or fixed or few or "sigma_u2" not in start:
+            return None
+        by_input = replace(problem, priors=resolve_priors(self.priors, problem.kernel, table.X.shape[1], True))
+        inputs = "standard" if asked.inputs == "auto" else asked.inputs
+        none = np.zeros(0, int)
+        bench = Bench(
+            {inputs: table.X}, problem, by_input, scale, none, none, run, builder.backend, builder.seed
+        )
+        return choose_on(bench, {**start, "sigma_u2": np.asarray(start["sigma_u2"].mean())}, asked)
+
+    def _stage(
+        self, chosen: Chosen, problem: Problem, builder: Builder, settings: OptimizerSettings, report: Any,
+        journal: Journal | None,
+    ) -> Stage:  # fmt: skip
+        """What was chosen, fitted to the whole table."""
+        settings = replace(settings, explore=False)
+        if chosen.by_input:
+            priors = resolve_priors(self.priors, problem.kernel, builder.X.shape[1], True)
+            problem, settings = replace(problem, priors=priors), replace(settings, max_iter=BY_INPUT)
+
+        def fit(builder: Builder, problem: Problem, values: Values, H: Any, parts: bool) -> Fitted:
+            parts = parts and not chosen.by_input
+            return fit_map(builder, problem, values, replace(settings, parts=parts), report, journal, H)
+
+        rows = builder.X if chosen.scaler is None else chosen.scaler.transform(builder.X)
+        return fit_whole(Whole(rows, problem, lambda X: replace(builder, X=X), fit, builder.seed), chosen)
 
     def _journal(self, X: np.ndarray, y: np.ndarray, seed: int) -> Journal | None:
         """The journal of this very fit, if evaluations are to be written down."""
@@ -257,7 +324,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         def choose() -> dict[str, Any]:
             return asdict(
                 choose_dials(
-                    self._dials(), len(rows), rows.shape[1], self.ard, self.budget,
+                    self._dials(), len(rows), rows.shape[1], self._by_input, self.budget,
                     lambda: calibrate(rows, kernel, backend, seed),
                 )
             )  # fmt: skip
@@ -286,7 +353,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         kernel = kernel.replace(**{k: v for k, v in given.items() if k != "sigma_eps2"})
         mean = float(np.mean(np.asarray(kernel.diag(rows[: 10 * 1000]))))
         noise = float(given.get("sigma_eps2", self.noise_fraction * mean))
-        return kernel, start_values(kernel, noise, np.zeros(0), n_inputs if self.ard else None)
+        return kernel, start_values(kernel, noise, np.zeros(0), n_inputs if self._by_input else None)
 
     def _dials(self) -> Dials:
         return Dials(
@@ -314,13 +381,14 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
             count, stored = max(self.predict_neighbors, builder.dials.neighbors), observed.of(order)
             rows = TrainingRows(take(builder.X, order), stored.y, kernel, count, stored.spread)
         posterior = objective.likelihood.posterior(kernel, observed)
-        weights = kernel.input_weights(table.X.shape[1]) if self.ard else None
+        by_input = any(np.ndim(params[name]) for name in kernel.per_input)
+        weights = kernel.input_weights(builder.X.shape[1]) if by_input else None
         names = getattr(self, "feature_names_in_", None)
         return FittedGP(
             inputs=table.scaler, target=TargetScaler.fit(table.y), warp=warp, kernel=kernel, params=params,
             approximation=builder.dials.name, posterior=posterior, rows=rows,
             result=self._result(fitted, builder), seed=builder.seed,
-            n_features=table.X.shape[1], feature_names=None if names is None else tuple(map(str, names)),
+            n_features=self.n_features_in_, feature_names=None if names is None else tuple(map(str, names)),
             input_importance=None if weights is None else weights / weights.sum(),
             backend=builder.backend.name,
         )  # fmt: skip

@@ -9,9 +9,11 @@ from typing import Any, Self
 import numpy as np
 
 from widegp.conformal import ConformalCalibration, infinite_words, rows_needed
-from widegp.data.preprocessing import InputScaler, TargetScaler
+from widegp.data.input_maps import ChainedMaps, InputMap, LinearMap
+from widegp.data.preprocessing import TargetScaler
 from widegp.inference.result import FitResult
 from widegp.kernels.base import Kernel
+from widegp.noise_model import NoiseModel
 from widegp.prediction import Predictor, TrainingRows, make_predictor
 from widegp.predictive import WarpedGaussian, generator
 from widegp.warps import FittedWarp
@@ -26,7 +28,7 @@ class FittedGP:
 
     Fields
     ------
-    inputs, target, warp : x~ = (x - shift) / scale, and y to z = g((y - mean) / sd), which is Gaussian.
+    inputs, target, warp : x to x~, scaled and mapped, and y to z = g((y - mean) / sd), which is Gaussian.
     kernel, params : K at the estimates; all estimates by name, on the scale of x~ and z.
     approximation : its name.    posterior : what it keeps of the training rows.
     rows : the training rows, where predictions condition on neighbours, else None.
@@ -34,12 +36,13 @@ class FittedGP:
     n_features : I.    feature_names : of the training frame, else None.
     input_importance : (I,) shares of sigma_u2, with one per input, else None.
     calibration : of the intervals on rows that were held out, else None.
+    noise_model : of noise that varies with x~, else None.
     backend : what computes the predictions.
 
     X is (q, I) everywhere, numbers in the units of the table; the estimator checks what users pass.
     """
 
-    inputs: InputScaler
+    inputs: InputMap
     target: TargetScaler
     warp: FittedWarp
     kernel: Kernel
@@ -53,6 +56,7 @@ class FittedGP:
     feature_names: tuple[str, ...] | None = None
     input_importance: np.ndarray | None = None
     calibration: ConformalCalibration | None = None
+    noise_model: NoiseModel | None = None
     backend: str = "auto"
 
     @cached_property
@@ -89,13 +93,25 @@ class FittedGP:
 
     def predictive(self, X: np.ndarray) -> WarpedGaussian:
         """The distribution of y at the rows of X."""
-        mean, latent = self.predictor.predict(self.inputs.transform(X))
-        sd = np.sqrt(latent + self.predictor.noise)
+        rows = self.inputs.transform(X)
+        mean, latent = self.predictor.predict(rows)
+        sd = np.sqrt(latent + self.predictor.noise * self.spread(rows))
         return WarpedGaussian(mean, sd, np.sqrt(latent), self.target, self.warp, self.calibration)
+
+    def spread(self, rows: np.ndarray) -> np.ndarray:
+        """Variance of the noise at rows x~ (q, I~) in units of sigma_eps2, (q,)."""
+        return np.ones(len(rows)) if self.noise_model is None else self.noise_model.spread(rows)
+
+    @property
+    def metric(self) -> np.ndarray | None:
+        """A (I, q) of the linear map in front of the kernel, x~ = (scaled x) A; None where there is none."""
+        last = self.inputs.parts[-1] if isinstance(self.inputs, ChainedMaps) else None
+        return last.matrix if isinstance(last, LinearMap) else None
 
     def sample(self, X: np.ndarray, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Joint draws of y at the rows of X, noise included: (q, n_samples)."""
-        draws = self.predictor.sample(self.inputs.transform(X), n_samples, generator(random_state))
+        rows, rng = self.inputs.transform(X), generator(random_state)
+        draws = self.predictor.sample(rows, n_samples, rng, self.spread(rows))
         return self.target.inverse_mean(self.warp.inverse(draws))
 
     def standardised(self, y: np.ndarray) -> np.ndarray:
@@ -109,6 +125,10 @@ class FittedGP:
         if calibration.n_rows < rows_needed(USUAL_LEVEL):
             notes = (*notes, infinite_words(USUAL_LEVEL, calibration.n_rows))
         return replace(self, calibration=calibration, result=replace(self.result, notes=notes))
+
+    def noted(self, words: str) -> Self:
+        """The same, with one more line in the notes of its result."""
+        return replace(self, result=replace(self.result, notes=(*self.result.notes, words)))
 
     def lasted(self, seconds: float) -> Self:
         """The same, with the seconds that the whole fit took in its result."""

@@ -51,7 +51,7 @@ ACTIVATIONS = {"exact_tanh": exact_tanh.fn, "exact_sigmoid": exact_sigmoid.fn}
 # Parts of a `FittedGP` by name, then what the first release reads beside them though the result holds it.
 PARTS = (
     "seed", "inputs", "target", "warp", "kernel", "params", "approximation", "result", "n_features",
-    "feature_names", "input_importance", "calibration", "posterior", "rows",
+    "feature_names", "input_importance", "calibration", "posterior", "rows", "noise_model",
 )  # fmt: skip
 REPEATED = ("converged", "n_iter", "log_posterior")
 

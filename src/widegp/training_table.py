@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import validate_data
 
 from widegp.conformal import set_aside
-from widegp.data.preprocessing import InputScaler
+from widegp.data.input_maps import InputMap, fit_scaler
 from widegp.data.stored import is_stored, read_stored
 
 
@@ -18,7 +18,7 @@ class TrainingTable(NamedTuple):
 
     X: np.ndarray
     y: np.ndarray
-    scaler: InputScaler
+    scaler: InputMap
     held: tuple[np.ndarray, np.ndarray] | None
 
 
@@ -27,7 +27,7 @@ def training_table(estimator: Any, X: Any, y: Any, seed: int) -> TrainingTable:
     if is_stored(X):
         if estimator.conformal:
             raise ValueError("conformal=True needs the table in memory; pass NumPy arrays or a frame.")
-        table = read_stored(X, y, estimator.scale_inputs)
+        table = read_stored(X, y, _base_scaling(estimator))
         estimator.n_features_in_ = table.X.shape[1]
         estimator.__dict__.pop("feature_names_in_", None)
         if table.names is not None:
@@ -38,8 +38,13 @@ def training_table(estimator: Any, X: Any, y: Any, seed: int) -> TrainingTable:
     if estimator.conformal:
         X, y, X_held, y_held = set_aside(X, y, seed)
         held = (X_held, y_held)
-    scaler = InputScaler.fit(X, estimator.scale_inputs)
+    scaler = fit_scaler(X, _base_scaling(estimator))
     return TrainingTable(scaler.transform(X), y, scaler, held)
+
+
+def _base_scaling(estimator: Any) -> str | None:
+    """The scaling that others, if any, are chosen in place of."""
+    return "standard" if estimator.scale_inputs == "auto" else estimator.scale_inputs
 
 
 def checked_rows(estimator: Any, X: ArrayLike) -> np.ndarray:

@@ -50,7 +50,8 @@ VALLEY = 20
 @dataclass(frozen=True)
 class OptimizerSettings:
     """``rate``, ``noise_rate``, ``batch_rows`` and the batches' ``seed`` are Adam's; ``max_iter`` counts
-    iterations or steps; ``seconds`` are those left of a budget."""
+    iterations or steps; ``seconds`` are those left of a budget. A start that is not explored may still be
+    followed through ``parts`` of the table."""
 
     name: str
     max_iter: int
@@ -60,6 +61,7 @@ class OptimizerSettings:
     explore: bool = True
     batch_rows: int | None = None
     seed: int = 0
+    parts: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,8 +125,10 @@ def fit_map(
     settings: OptimizerSettings,
     report: Report | None = None,
     journal: Journal | None = None,
+    curvature: np.ndarray | None = None,
 ) -> Fitted:
-    """Minimise eq. (map_loss_body) from ``start``.
+    """Minimise eq. (map_loss_body) from ``start``; ``curvature`` is the Hessian per row of the loss there, if
+    a like fit has it.
 
     ``report`` is told of each stage as it begins, with iteration 0, and of each iteration. The posterior,
     which the caller makes next, begins where this ends.
@@ -138,12 +142,13 @@ def fit_map(
     deadline = None if settings.seconds is None else clock + settings.seconds
     run = Run(settings, watch, deadline, journal)
     seconds: dict[str, float] = {}
-    starts, rivals, curvature = [start], [start], None
+    starts, rivals = [start], [start]
     if explores:
         watch.begin("start", start)
         rivals = [found.values for found in optima(run, builder, problem, start, space)]
         starts.append(rivals[0])
         seconds["start"] = time.perf_counter() - clock
+    if explores or settings.parts:
         coarse, curvature = _coarse(run, builder, problem, rivals, space, seconds)
         starts += coarse
         rivals = coarse[-1:] or rivals

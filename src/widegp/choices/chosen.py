@@ -1,0 +1,86 @@
+"""From what is asked to what is chosen: benches cut from a table, the search, and the model it ends with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from widegp.approximations.build import Builder
+from widegp.approximations.layout import Dials
+from widegp.choices.moves import LearnMetric, WarpTarget
+from widegp.choices.search import Asked, Candidate, Search, Verdict, choose, replayed, splits
+from widegp.choices.trials import Bench, Form, Trial
+from widegp.data.input_maps import ChainedMaps, LinearMap, QuantileScaler
+from widegp.inference.choose import choose_warp
+from widegp.inference.parameters import Values
+
+# Fewer rows cannot tell models apart.
+LEAST_ROWS = 100
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The model that predicted held-out rows best.
+
+    trial : it, fitted to a part of the rows, or to all of a small table.
+    candidate : the moves that led to it.    verdicts : on all that was tried, in order.
+    scaler : of inputs by rank, where these were chosen.
+    """
+
+    trial: Trial
+    candidate: Candidate
+    verdicts: tuple[Verdict, ...]
+    scaler: QuantileScaler | None
+
+    @property
+    def power(self) -> float | None:
+        """Of the learned metric's last round; None where there is none."""
+        powers = [move.power for move in self.candidate.moves if isinstance(move, LearnMetric)]
+        return powers[-1] if powers else None
+
+    @property
+    def by_input(self) -> bool:
+        """Whether there is one sigma_u2 per input."""
+        return self.trial.values["sigma_u2"].ndim > 0
+
+    def maps(self, scaler: Any, form: Form) -> Any:
+        """``scaler``, what was chosen to follow it, and the linear map of ``form``."""
+        linear = None if form.linear is None else LinearMap(form.linear)
+        parts = tuple(part for part in (scaler, self.scaler, linear) if part is not None)
+        return parts[0] if len(parts) == 1 else ChainedMaps(parts)
+
+    @property
+    def words(self) -> str:
+        """One line: what was chosen, and by how much it was better."""
+        kept = [str(verdict) for verdict in self.verdicts if verdict.kept]
+        made = "; ".join(kept) if kept else "the plain model, which nothing tried was better than"
+        return f"Chosen on held-out training rows: {made}."
+
+
+def choose_on(bench: Bench, start: Values, asked: Asked) -> Chosen:
+    """Choices for the rows of ``bench``, one table of inputs, by fits of a part that are scored on others."""
+    ((inputs, X),) = bench.tables.items()
+    scaler = None
+    if asked.inputs == "auto":
+        scaler = QuantileScaler.fit(X)
+        bench = replace(bench, tables={**bench.tables, "quantile": scaler.transform(X)})
+    pairs = splits(len(X), bench.seed)
+    search = Search(tuple(replace(bench, fitted=fitted, held=held) for fitted, held in pairs))
+    first = search.benches[0]
+
+    def likeliest(trial: Trial) -> WarpTarget | None:
+        rows = first.rows(trial.form, first.fitted)
+        builder = Builder(rows, Dials("exact", 1, 0, "kmeans", "random", None), bench.backend, bench.seed)
+        problem = first.problem.restricted(first.fitted)
+        name, psi = choose_warp(asked.warp, problem, builder, trial.values, bench.scale, bench.run)
+        return None if name == "none" else WarpTarget(name, tuple(map(float, psi)))
+
+    best = choose(search, search.begin(inputs, start), asked, likeliest)
+    trial = best.trials[0]
+    if len(pairs) > 1:
+        some = np.random.default_rng(bench.seed).permutation(len(X))[: bench.most_rows]
+        trial = replayed(replace(bench, fitted=some, held=some[:0]), best, trial)
+    by_rank = trial.form.inputs == "quantile" and inputs != "quantile"
+    return Chosen(trial, best, tuple(search.verdicts), scaler if by_rank else None)

@@ -1,0 +1,181 @@
+"""Choices left to the program, made on held-out training rows.
+
+Beginning with the plain model (standardised inputs, one variance for all directions, one noise), each choice
+in turn is tried on a part of the rows and kept if it predicts the others better: by the mean log density of
+their targets, by more than twice the standard error of the paired difference, and at no loss of squared
+error. The evidence would not do: it rises where a learned metric overfits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from widegp.choices.moves import LearnMetric, Move, Scale, VaryNoise, WarpTarget, WeighInputs
+from widegp.choices.trials import Bench, Form, Trial
+from widegp.inference.parameters import Values
+
+# Standard errors by which a change must be better, and the most it may add to the root mean square error.
+CERTAIN, LARGEST_LOSS = 2.0, 0.01
+POWERS = (0.25, 0.5)
+# Rounds of a learned metric after the first.
+ROUNDS = 3
+STRENGTHS = (0.5, 1.0)
+# Rows fitted and rows held out; tables below the last number are cut into folds, each held out once.
+FIT_ROWS, HELD_ROWS, WHOLE_FOLDS = 1200, 2500, 3000
+
+
+class Asked(NamedTuple):
+    """What the user leaves open: ``"auto"``, or which one."""
+
+    inputs: str = "auto"
+    warp: str = "auto"
+    metric: str = "auto"
+    noise: str = "auto"
+
+    @property
+    def open(self) -> bool:
+        """Whether anything needs held-out rows; a warp alone is chosen by evidence."""
+        learned = self.metric in ("learned", "auto") or self.noise in ("varying", "auto")
+        return learned or self.inputs == "auto"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a change did: the loss per row, its standard error, and the RMSE as a share, after minus before."""
+
+    words: str
+    difference: float
+    error: float
+    rmse: float
+    kept: bool
+
+    def __str__(self) -> str:
+        kept = "" if self.kept else ", not taken"
+        return f"{self.words} ({-self.difference:+.3f} ± {self.error:.3f} in log score{kept})"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A sequence of moves and what it made on every bench."""
+
+    moves: tuple[Move, ...]
+    trials: tuple[Trial, ...]
+
+    @property
+    def loss(self) -> np.ndarray:
+        return np.concatenate([trial.loss for trial in self.trials])
+
+    @property
+    def squares(self) -> np.ndarray:
+        return np.concatenate([trial.squares for trial in self.trials])
+
+    def against(self, other: Candidate, words: str) -> Verdict:
+        """This one beside a simpler one, on the same held-out rows."""
+        difference = self.loss - other.loss
+        error = float(np.std(difference) / np.sqrt(max(1, difference.size - 1)))
+        before, after = (float(np.sqrt(np.mean(c.squares))) for c in (other, self))
+        rmse = after / max(before, 1e-300) - 1
+        mean = float(np.mean(difference))
+        return Verdict(words, mean, error, rmse, mean < -CERTAIN * error and rmse <= LARGEST_LOSS)
+
+
+@dataclass
+class Search:
+    """Moves tried one after the other on the same benches; ``verdicts`` says how each did."""
+
+    benches: tuple[Bench, ...]
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    def begin(self, inputs: str, start: Values) -> Candidate:
+        """The plain model on every bench."""
+        first, form = self.benches[0], Form(inputs)
+        trial = first.explored(form, start).with_curvature()
+        others = (bench.warm(form, trial) for bench in self.benches[1:])
+        return Candidate((), (trial, *others))
+
+    def moved(self, base: Candidate, *moves: Move) -> Candidate | None:
+        """``base`` with further moves, each fitted on the first bench and from there on the others."""
+        for move in moves:
+            made: list[Trial] = []
+            for bench, trial in zip(self.benches, base.trials, strict=True):
+                after = move.apply(bench, trial, made[0] if made else None)
+                if after is None:
+                    return None
+                made.append(after)
+            base = Candidate((*base.moves, move), tuple(made))
+        return base
+
+    def better(self, base: Candidate, changed: Iterable[Candidate | None]) -> Candidate:
+        """The best of the changed ones if it is better than ``base`` for certain, else ``base``."""
+        made = [candidate for candidate in changed if candidate is not None]
+        if not made:
+            return base
+        best = min(made, key=lambda candidate: float(np.mean(candidate.loss)))
+        verdict = best.against(base, best.moves[-1].words)
+        self.verdicts.append(verdict)
+        return best if verdict.kept else base
+
+
+def choose(
+    search: Search, base: Candidate, asked: Asked, warp: Callable[[Trial], WarpTarget | None]
+) -> Candidate:
+    """Inputs, then the target, then the metric, then the noise; what is not ``"auto"`` is taken as asked.
+
+    ``warp`` finds the likeliest warp of the target beside the kernel of a trial, or None.
+    """
+    if asked.inputs == "auto":
+        base = search.better(base, [search.moved(base, Scale("quantile"))])
+    if asked.warp != "none":
+        found = warp(base.trials[0])
+        if found is not None:
+            warped = search.moved(base, found)
+            base = search.better(base, [warped]) if asked.warp == "auto" else warped or base
+    base = _metric(search, base, asked.metric)
+    if asked.noise == "auto":
+        return search.better(base, (search.moved(base, VaryNoise(s)) for s in STRENGTHS))
+    return (search.moved(base, VaryNoise(1.0)) if asked.noise == "varying" else base) or base
+
+
+def _metric(search: Search, base: Candidate, asked: str) -> Candidate:
+    """The best of ARD and learned metrics, then further rounds of the latter while they gain."""
+    if asked == "iso":
+        return base
+    moves: list[Move] = [WeighInputs()] if asked in ("ard", "auto") else []
+    if asked in ("learned", "auto"):
+        moves += [*map(LearnMetric, POWERS), LearnMetric(POWERS[-1], by_forest=True)]
+    made = [search.moved(base, move) for move in moves]
+    if asked == "auto":
+        best = search.better(base, made)
+    else:
+        best = min((c for c in made if c is not None), key=lambda c: float(np.mean(c.loss)), default=base)
+    for _ in range(ROUNDS if best is not base and asked != "ard" else 0):
+        after = search.better(best, (search.moved(best, LearnMetric(power)) for power in POWERS))
+        if after is best:
+            break
+        best = after
+    return best
+
+
+def replayed(bench: Bench, chosen: Candidate, near: Trial) -> Trial:
+    """The model that was chosen, made on the rows of another bench; ``near`` is it on fewer rows."""
+    form = Form(next(iter(bench.tables)))
+    plain = {name: value for name, value in near.values.items() if name != "psi"}
+    first = bench.explored(form, {**plain, "sigma_u2": np.asarray(plain["sigma_u2"].mean())})
+    return reduce(lambda trial, move: move.apply(bench, trial) or trial, chosen.moves, first.with_curvature())
+
+
+def splits(n_rows: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Rows to fit and rows held out, at random: once for large tables, every row once for small ones."""
+    order = np.random.default_rng(seed).permutation(n_rows)
+    if n_rows >= WHOLE_FOLDS:
+        return [(order[:FIT_ROWS], order[FIT_ROWS : FIT_ROWS + HELD_ROWS])]
+    count = 5 if n_rows < 400 else 4 if n_rows < 1000 else 3
+    # Programs are compiled for a number of rows: all folds are fitted to the same.
+    size = min(FIT_ROWS, n_rows - -(-n_rows // count))
+    held = np.array_split(order, count)
+    return [(np.setdiff1d(order, out, assume_unique=True)[:size], out) for out in held]

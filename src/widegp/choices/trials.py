@@ -1,0 +1,162 @@
+"""Exact fits of a part of the rows, scored on others: what choices are made by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from widegp.approximations.build import Builder
+from widegp.approximations.dense import Dense, DensePosterior
+from widegp.approximations.layout import Dials
+from widegp.choices.gradients import mean_gradients
+from widegp.choices.left_out import left_out_exactly
+from widegp.choices.metric import gradient_moment
+from widegp.compute.backend import Backend
+from widegp.inference.fit import Run, fit_map
+from widegp.inference.objective import MapObjective, Problem
+from widegp.inference.optimizers import curvature_at
+from widegp.inference.parameters import ParameterSpace, Values
+from widegp.noise_model import NoiseModel, fit_noise
+from widegp.prediction import make_predictor
+from widegp.warps import FittedWarp, make_warp
+
+# Iterations from the optimum of a like model, whose curvature is known, and where it is not.
+WARM, COLD, BY_INPUT = 15, 20, 40
+
+
+@dataclass(frozen=True)
+class Form:
+    """What is in front of the kernel and behind it.
+
+    inputs : name of a scaling of the inputs.    warp : name of a warp of the target.
+    linear : A (I, q), x -> x A after the scaling, or None.    noise : its model, or None for a constant.
+    """
+
+    inputs: str
+    warp: str = "none"
+    linear: np.ndarray | None = None
+    noise: NoiseModel | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A fit of a form, and its scores on the rows held out.
+
+    values, curvature : estimates and the Hessian per row of the loss there, None where it is not known.
+    loss (h,) : minus the log density of each held-out target, standardised.    squares (h,) : squared errors.
+    """
+
+    form: Form
+    values: Values
+    curvature: np.ndarray | None
+    objective: MapObjective
+    posterior: DensePosterior
+    loss: np.ndarray
+    squares: np.ndarray
+
+    @property
+    def X(self) -> np.ndarray:
+        """The rows it was fitted to, as its kernel sees them."""
+        return self.posterior.X
+
+    @cached_property
+    def moment(self) -> np.ndarray:
+        """M (I, I), the mean outer product of the gradients by the scaled inputs."""
+        return gradient_moment(mean_gradients(self.posterior, self.X), self.form.linear)
+
+    @cached_property
+    def noise_model(self) -> NoiseModel | None:
+        """Of the residuals of its rows, each predicted from the others."""
+        observed = self.objective.problem.observed(self.values)
+        return fit_noise(self.X, left_out_exactly(self.posterior, observed.variances()))
+
+    def with_curvature(self) -> Self:
+        """The same with its curvature, which takes as many evaluations as there are parameters."""
+        if self.curvature is not None or self.values["sigma_u2"].ndim:
+            return self
+        z = self.objective.space.pack(self.values)
+        H = curvature_at(self.objective, z, self.objective(z).gradient, self.objective.n_rows)
+        return replace(self, curvature=H)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Rows to fit and rows to score.
+
+    tables : {scaling: scaled rows (n, I)}.    problem : kernel, standardised targets (n,) and priors; its
+    warp and spread are those of forms.    scale : of the targets, as `make_warp` takes it.
+    by_input : the same problem with the priors of one sigma_u2 per input.
+    fitted, held : which rows; those held out may be none.    run : settings of the optimiser.
+    most_rows : that an exact fit may have.
+    """
+
+    tables: dict[str, np.ndarray]
+    problem: Problem
+    by_input: Problem
+    scale: dict[str, float]
+    fitted: np.ndarray
+    held: np.ndarray
+    run: Run
+    backend: Backend
+    seed: int
+    most_rows: int = 2000
+
+    def rows(self, form: Form, rows: np.ndarray) -> np.ndarray:
+        """Rows as the kernel of a form sees them."""
+        X = self.tables[form.inputs][rows]
+        return X if form.linear is None else X @ form.linear
+
+    def explored(self, form: Form, start: Values) -> Trial:
+        """A fit from several starts, with its curvature."""
+        X = self.rows(form, self.fitted)
+        builder = Builder(X, Dials("exact", 1, 0, "kmeans", "random", None), self.backend, self.seed)
+        settings = replace(self.run.settings, name="lbfgs", max_iter=2 * COLD, explore=True, seconds=None)
+        fitted = fit_map(builder, self._problem(form, X), start, settings, journal=self.run.journal)
+        return self._scored(form, fitted.objective, fitted.values, fitted.optimum.curvature)
+
+    def warm(self, form: Form, near: Trial, start: Values | None = None) -> Trial:
+        """A fit from the optimum of a like form, or from ``start``."""
+        values = near.values if start is None else start
+        by_input = form.linear is None and values["sigma_u2"].ndim > 0
+        if not by_input:
+            values = {**values, "sigma_u2": np.asarray(values["sigma_u2"].mean())}
+        same = near.values.keys() == values.keys() and near.values["sigma_u2"].ndim == 0
+        return self._descended(form, values, near.curvature if same else None)
+
+    def by_inputs(self, form: Form, near: Trial) -> Trial:
+        """A fit with one sigma_u2 per input."""
+        by_input = np.broadcast_to(near.values["sigma_u2"], self.tables[form.inputs].shape[1:]).copy()
+        return self._descended(form, {**near.values, "sigma_u2": by_input}, None)
+
+    def _descended(self, form: Form, values: Values, curvature: np.ndarray | None) -> Trial:
+        X = self.rows(form, self.fitted)
+        by_input = values["sigma_u2"].ndim > 0
+        problem = self._problem(form, X, by_input)
+        space = ParameterSpace.of(problem.kernel, values, problem.psi_bounds if "psi" in values else ())
+        objective = problem.on(Dense(X, self.backend), space)
+        limit = BY_INPUT if by_input else WARM if curvature is not None else COLD
+        with self.backend.scope():
+            optimum = self.run.optimise(objective, values, limit, curvature)
+        return self._scored(form, objective, space.unpack(optimum.z), optimum.curvature)
+
+    def _problem(self, form: Form, X: np.ndarray, by_input: bool = False) -> Problem:
+        problem = (self.by_input if by_input else self.problem).restricted(self.fitted)
+        spread = None if form.noise is None else form.noise.spread(X)
+        return replace(problem, warp=make_warp(form.warp, **self.scale), spread=spread)
+
+    def _scored(self, form: Form, objective: MapObjective, values: Values, H: np.ndarray | None) -> Trial:
+        problem, X = objective.problem, self.rows(form, self.held)
+        with self.backend.scope():
+            posterior: Any = objective.likelihood.posterior(
+                problem.kernel_at(values), problem.observed(values)
+            )
+        mean, latent = make_predictor(posterior, None, self.backend.name).predict(X)
+        sd = np.sqrt(latent + posterior.noise * (1.0 if form.noise is None else form.noise.spread(X)))
+        psi = values.get("psi", np.zeros(0))
+        warp, y = FittedWarp.fit(problem.y, form.warp, psi, **self.scale), self.problem.y[self.held]
+        # A target beyond the support of a warp has density 0; so many nats are enough to refuse the warp.
+        loss = np.minimum(-warp.log_density(y, mean, sd), 50.0)
+        return Trial(form, values, H, objective, posterior, loss, (y - warp.moments(mean, sd)[0]) ** 2)

@@ -1,0 +1,151 @@
+"""Fitted maps of the inputs beside the affine ones: by rank, and linear in all columns at once.
+
+    X~ = z(X)  column by column,     X~ = (scaled X) A
+
+Like `InputScaler` they are frozen, hold no rows, and offer ``transform`` and ``inverse``, so that whatever
+follows them (kernel, anchors, neighbours, files) need not know which of them made its inputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+
+from widegp.data.preprocessing import InputScaler, _columns, _finite, _matrix, _mean_sd
+from widegp.registry import saveable
+
+# Knots of a column, at most: evenly spaced in its normal scores.
+KNOTS = 512
+# Beyond the training rows a column goes on straight, as steeply as its outermost twentieth does on average.
+TAIL = 0.05
+
+
+class InputMap(Protocol):
+    """X (n, I) -> X~ (n, q), and back: exactly where q = I, else to the nearest X."""
+
+    def transform(self, X: ArrayLike) -> np.ndarray: ...
+
+    def inverse(self, X: ArrayLike) -> np.ndarray: ...
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class QuantileScaler:
+    """x~ = z(x), the standardised normal score of x: z = (Phi^-1(F(x)) - mean) / sd, column by column.
+
+    F is the share of training rows below x plus half of those at x, so that equal values share one score and
+    a column of two values becomes what standardising makes of it. z is linear between knots, increasing, and
+    goes on straight beyond the training rows. A constant column becomes x minus its value.
+
+    Fields
+    ------
+    knots, scores : (T,) the x and z of all columns' knots, one column after the other.
+    starts : (I + 1,) where the knots of each column start.
+    """
+
+    knots: np.ndarray
+    scores: np.ndarray
+    starts: np.ndarray
+
+    @classmethod
+    def fit(cls, X: ArrayLike) -> Self:
+        """The scores of training rows X (n, I), n >= 1."""
+        X = _matrix(X)
+        if X.shape[0] == 0:
+            raise ValueError("X has no rows; pass at least one training row.")
+        curves = [_curve(_finite(x, f"X, column {j}")) for j, x in enumerate(_columns(X))]
+        starts = np.cumsum([0, *(len(knots) for knots, _ in curves)])
+        empty = np.zeros(0)
+        knots, scores = (np.concatenate([empty, *(curve[k] for curve in curves)]) for k in (0, 1))
+        return cls(knots, scores, starts)
+
+    def transform(self, X: ArrayLike) -> np.ndarray:
+        """z(x), X (n, I) -> (n, I)."""
+        return self._through(X, self.knots, self.scores)
+
+    def inverse(self, X: ArrayLike) -> np.ndarray:
+        """The x with z(x) = x~; X~ (n, I) -> (n, I)."""
+        return self._through(X, self.scores, self.knots)
+
+    def _through(self, X: ArrayLike, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        X = _matrix(X)
+        if X.shape[1] != len(self.starts) - 1:
+            raise ValueError(
+                f"X has {X.shape[1]} columns but the scaler was fitted on {len(self.starts) - 1};"
+                " pass the same columns in the same order."
+            )
+        out = np.empty(X.shape)
+        for j, x in enumerate(_columns(X)):
+            own = slice(self.starts[j], self.starts[j + 1])
+            out[:, j] = _piecewise(x, left[own], right[own], self.scores[own])
+        return out
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class LinearMap:
+    """x~ = x A, for a matrix A (I, q): a metric |x A|, fitted, in front of the kernel."""
+
+    matrix: np.ndarray
+
+    def transform(self, X: ArrayLike) -> np.ndarray:
+        """X A; X (n, I) -> (n, q)."""
+        return np.asarray(X, float) @ self.matrix
+
+    def inverse(self, X: ArrayLike) -> np.ndarray:
+        """The shortest X with X A nearest to X~; X~ (n, q) -> (n, I)."""
+        return np.asarray(X, float) @ np.linalg.pinv(self.matrix)
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class ChainedMaps:
+    """Maps one after the other: a scaler of single columns first, a linear map of all of them last."""
+
+    parts: tuple[Any, ...]
+
+    def transform(self, X: ArrayLike) -> np.ndarray:
+        return np.asarray(reduce(lambda rows, part: part.transform(rows), self.parts, X))
+
+    def inverse(self, X: ArrayLike) -> np.ndarray:
+        return np.asarray(reduce(lambda rows, part: part.inverse(rows), reversed(self.parts), X))
+
+
+def fit_scaler(X: ArrayLike, kind: str | None) -> Any:
+    """The scaler of ``kind`` for training rows X (n, I): ``"quantile"``, or one of `InputScaler`'s."""
+    return QuantileScaler.fit(X) if kind == "quantile" else InputScaler.fit(X, kind)
+
+
+def _curve(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Knots and scores of one column x (n,), both strictly increasing."""
+    mean, sd, _ = _mean_sd(x)
+    if sd == 0:
+        return np.array([mean]), np.zeros(1)
+    knots, counts = np.unique(x, return_counts=True)
+    scores = ndtri((np.cumsum(counts) - 0.5 * counts) / len(x))
+    scores = scores - counts @ scores / len(x)
+    scores /= np.sqrt(counts @ scores**2 / len(x))
+    if len(knots) > KNOTS:
+        even = np.linspace(scores[0], scores[-1], KNOTS)
+        kept = np.unique(np.searchsorted(scores, even).clip(0, len(knots) - 1))
+        knots, scores = knots[kept], scores[kept]
+    return knots, scores
+
+
+def _piecewise(x: np.ndarray, left: np.ndarray, right: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """The line through the points (left, right), continued by the mean slope of its outer parts."""
+    if len(left) == 1:
+        return x - left[0] + right[0]
+    tail = TAIL * (scores[-1] - scores[0])
+    low = max(1, int(np.searchsorted(scores, scores[0] + tail)))
+    high = min(len(left) - 2, int(np.searchsorted(scores, scores[-1] - tail)))
+    below = (right[low] - right[0]) / (left[low] - left[0])
+    above = (right[-1] - right[high]) / (left[-1] - left[high])
+    out = np.interp(x, left, right)
+    out += below * np.minimum(x - left[0], 0.0) + above * np.maximum(x - left[-1], 0.0)
+    return out
