@@ -137,12 +137,6 @@ def hold_out(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.sort(order[count:]), np.sort(order[:count])
 
 
-def set_aside(X: np.ndarray, y: np.ndarray, seed: int) -> tuple[np.ndarray, ...]:
-    """X (n, I) and y (n,) in two parts by ``hold_out``: rows and targets to fit, then those to calibrate."""
-    kept, held = hold_out(len(y), seed)
-    return X[kept], y[kept], X[held], y[held]
-
-
 def _vector(name: str, values: ArrayLike) -> np.ndarray:
     array = np.asarray(values, float)
     if array.ndim != 1:

@@ -214,8 +214,15 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         }  # fmt: skip
         return cls(**(settings | changes))
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, progress: Report | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *,
+        noise_variance: ArrayLike | None = None, progress: Report | None = None,
+    ) -> Self:  # fmt: skip
         """Estimate the parameters from X (n, I), y (n,) and prepare predictions.
+
+        ``sample_weight`` (n,): a row of weight w counts as w rows with the same target. ``noise_variance``,
+        (n,) or a number: variances of y given f where they are known, in the units of y squared; the noise is
+        then not estimated, and that of new rows is taken as their mean.
 
         ``progress(stage, iteration, objective, values)`` is called once per iteration; with a fifth parameter
         ``outlook`` it hears of every stage, and of the time left (see `widegp.progress`).
@@ -228,8 +235,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         self._check_settings()
         engine = make_engine(self.engine, self.backend)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        table = training_table(self, X, y, seed)
-        rows, scaler = table.X, TargetScaler.fit(table.y)
+        table = training_table(self, X, y, seed, sample_weight, noise_variance)
+        rows, scaler = table.X, TargetScaler.fit(table.y, table.weight)
         target = scaler.transform(table.y)
         kernel, start = self._start(rows)
         backend = choose_backend(kernel, backend_for(engine, self.backend))
@@ -238,7 +245,11 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         builder = Builder(rows, dials, backend, seed, engine)
         scale = {"offset": scaler.mean, "scale": scaler.sd}
         priors = resolve_priors(self.priors, kernel, rows.shape[1], self._by_input)
-        problem = Problem(kernel, target, make_warp("none", **scale), priors)
+        problem = Problem(kernel, target, make_warp("none", **scale), priors, weight=table.weight)
+        if table.noise is not None:
+            mean = float(table.noise.mean())
+            problem = replace(problem, noise=mean / scaler.sd**2, spread=table.noise / mean)
+            start = {name: value for name, value in start.items() if name != "sigma_eps2"}
         with backend.scope(), Progress(self.verbose, progress) as shown:
             run = Run(self._settings(0.0, seed), journal=journal)
             chosen = self._chosen(table, problem, start, scale, run, builder)
@@ -279,11 +290,13 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         metric = "ard" if self._by_input else self.metric
         asked = Asked(self.scale_inputs or "none", self.target_transform or "none", metric, self.noise)
         fixed = self.optimizer != "lbfgs" or self.start is not None or self.budget is not None
+        fixed = fixed or table.noise is not None or table.weight is not None
         few = len(table.X) < LEAST_ROWS or is_mapped(table.X) or np.unique(table.y).size < 3
         # Sums and products of kernels have several geometries; there the first fit is kept.
         if not asked.open or fixed or few or "sigma_u2" not in start:
             return None
-        by_input = replace(problem, priors=resolve_priors(self.priors, problem.kernel, table.X.shape[1], True))
+        of_each = resolve_priors(self.priors, problem.kernel, table.X.shape[1], True)
+        by_input = replace(problem, priors=of_each)
         inputs = "standard" if asked.inputs == "auto" else asked.inputs
         none = np.zeros(0, int)
         bench = Bench(
@@ -376,6 +389,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         problem, order = objective.problem, fitted.layout.order
         kernel, observed = problem.kernel_at(values), problem.observed(values)
         params = {k: float(v) if np.ndim(v) == 0 else v for k, v in values.items() if k != "psi"}
+        params.setdefault("sigma_eps2", observed.noise)
         rows = None
         if order is not None:
             count, stored = max(self.predict_neighbors, builder.dials.neighbors), observed.of(order)
@@ -385,7 +399,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         weights = kernel.input_weights(builder.X.shape[1]) if by_input else None
         names = getattr(self, "feature_names_in_", None)
         return FittedGP(
-            inputs=table.scaler, target=TargetScaler.fit(table.y), warp=warp, kernel=kernel, params=params,
+            inputs=table.scaler, target=TargetScaler.fit(table.y, table.weight), warp=warp, kernel=kernel,
+            params=params,
             approximation=builder.dials.name, posterior=posterior, rows=rows,
             result=self._result(fitted, builder), seed=builder.seed,
             n_features=self.n_features_in_, feature_names=None if names is None else tuple(map(str, names)),

@@ -6,25 +6,36 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from widegp.conformal import set_aside
+from widegp.conformal import hold_out
 from widegp.data.input_maps import InputMap, fit_scaler
 from widegp.data.stored import is_stored, read_stored
 
 
 class TrainingTable(NamedTuple):
-    """Scaled rows X (n, I), their targets y (n,), the scaler, and the held-out rows and targets, if any."""
+    """Scaled rows X (n, I), their targets y (n,), the scaler, the held-out rows and targets, if any, and what
+    is known of each row: how often it was seen, weight (n,), and the variance of its noise, noise (n,).
+    """
 
     X: np.ndarray
     y: np.ndarray
     scaler: InputMap
     held: tuple[np.ndarray, np.ndarray] | None
+    weight: np.ndarray | None = None
+    noise: np.ndarray | None = None
 
 
-def training_table(estimator: Any, X: Any, y: Any, seed: int) -> TrainingTable:
-    """Checked and scaled; names of features are left on the estimator, what was in a file stays in one."""
+def training_table(
+    estimator: Any, X: Any, y: Any, seed: int, weight: Any = None, noise: Any = None
+) -> TrainingTable:
+    """Checked and scaled; names of features are left on the estimator, what was in a file stays in one.
+
+    Rows of weight 0 are left out.
+    """
     if is_stored(X):
+        if weight is not None or noise is not None:
+            raise ValueError("sample_weight and noise_variance need the table in memory; pass arrays.")
         if estimator.conformal:
             raise ValueError("conformal=True needs the table in memory; pass NumPy arrays or a frame.")
         table = read_stored(X, y, _base_scaling(estimator))
@@ -35,11 +46,30 @@ def training_table(estimator: Any, X: Any, y: Any, seed: int) -> TrainingTable:
         return TrainingTable(table.X, table.y, table.scaler, None)
     X, y = validate_data(estimator, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=1)
     X, y, held = np.ascontiguousarray(X), np.asarray(y, float), None
+    noise = None if noise is None else _noise(noise, len(y))
+    if weight is not None:
+        weight = _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
+        seen = weight > 0
+        if not seen.any():
+            raise ValueError("All weights are 0, which leaves no row to fit; give some row a positive one.")
+        X, y, weight = X[seen], y[seen], weight[seen]
+        noise = None if noise is None else noise[seen]
     if estimator.conformal:
-        X, y, X_held, y_held = set_aside(X, y, seed)
-        held = (X_held, y_held)
-    scaler = fit_scaler(X, _base_scaling(estimator))
-    return TrainingTable(scaler.transform(X), y, scaler, held)
+        kept, held_out = hold_out(len(y), seed)
+        held = (X[held_out], y[held_out])
+        X, y = X[kept], y[kept]
+        weight, noise = (None if part is None else part[kept] for part in (weight, noise))
+    scaler = fit_scaler(X, _base_scaling(estimator), weight)
+    return TrainingTable(scaler.transform(X), y, scaler, held, weight, noise)
+
+
+def _noise(noise: Any, n_rows: int) -> np.ndarray:
+    """Known noise variances, one for each row or one for all, positive and finite."""
+    noise = np.broadcast_to(np.asarray(noise, float), (n_rows,))
+    if not np.all(np.isfinite(noise) & (noise > 0)):
+        row = int(np.flatnonzero(~(np.isfinite(noise) & (noise > 0)))[0])
+        raise ValueError(f"noise_variance is {noise[row]} in row {row}; pass positive variances of y.")
+    return noise
 
 
 def _base_scaling(estimator: Any) -> str | None:

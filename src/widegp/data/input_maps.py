@@ -116,9 +116,9 @@ class ChainedMaps:
         return np.asarray(reduce(lambda rows, part: part.inverse(rows), reversed(self.parts), X))
 
 
-def fit_scaler(X: ArrayLike, kind: str | None) -> Any:
+def fit_scaler(X: ArrayLike, kind: str | None, weight: np.ndarray | None = None) -> Any:
     """The scaler of ``kind`` for training rows X (n, I): ``"quantile"``, or one of `InputScaler`'s."""
-    return QuantileScaler.fit(X) if kind == "quantile" else InputScaler.fit(X, kind)
+    return QuantileScaler.fit(X) if kind == "quantile" else InputScaler.fit(X, kind, weight)
 
 
 def _curve(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

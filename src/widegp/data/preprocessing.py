@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -60,15 +61,18 @@ class InputScaler:
     kind: str
 
     @classmethod
-    def fit(cls, X: ArrayLike, kind: str | None = "standard") -> Self:
-        """The scaler of ``kind`` for training rows X (n, I); ``None`` means "none"."""
+    def fit(cls, X: ArrayLike, kind: str | None = "standard", weight: np.ndarray | None = None) -> Self:
+        """The scaler of ``kind`` for training rows X (n, I); ``None`` means "none".
+
+        ``weight`` (n,): how often each row counts.
+        """
         kind = _known("none" if kind is None else kind)
         X = _matrix(X)
         if X.shape[0] == 0:
             raise ValueError("X has no rows; pass at least one training row.")
         if kind == "none":
             return cls(np.zeros(X.shape[1]), np.ones(X.shape[1]), kind)
-        rule = _standard_column if kind == "standard" else _minmax_column
+        rule = partial(_standard_column, weight=weight) if kind == "standard" else _minmax_column
         fitted = np.array([rule(_finite(x, f"X, column {j}")) for j, x in enumerate(_columns(X))])
         fitted = fitted.reshape(X.shape[1], 2)
         return cls(fitted[:, 0].copy(), fitted[:, 1].copy(), kind)
@@ -134,12 +138,12 @@ class TargetScaler:
     sd: float
 
     @classmethod
-    def fit(cls, y: ArrayLike) -> Self:
-        """Mean and sd of training targets y (n,)."""
+    def fit(cls, y: ArrayLike, weight: np.ndarray | None = None) -> Self:
+        """Mean and sd of training targets y (n,), each counted ``weight`` (n,) times."""
         y = np.asarray(y, float)
         if y.ndim != 1 or y.size == 0:
             raise ValueError(f"y has shape {y.shape}; pass one number per row, shape (n,), n >= 1.")
-        mean, sd, _ = _mean_sd(_finite(y, "y"))
+        mean, sd, _ = _mean_sd(_finite(y, "y"), weight)
         return cls(mean, sd if sd > 0 else 1.0)
 
     def transform(self, y: ArrayLike) -> np.ndarray:
@@ -176,13 +180,14 @@ def _known(kind: str) -> str:
     return kind
 
 
-def _standard_column(x: np.ndarray) -> tuple[float, float]:
+def _standard_column(x: np.ndarray, weight: np.ndarray | None = None) -> tuple[float, float]:
     """(mean, sd) of x (n,), or of its central part (see `InputScaler`), made safe for division."""
-    mean, sd, noise = _mean_sd(x)
+    mean, sd, noise = _mean_sd(x, weight)
     # The outer rows hold nearly all the variance only if some lie further out than sqrt(1 / 2%) = 7 sd.
     if len(x) >= LEAST_ROWS and np.abs(x).max() < HUGE and np.abs(x - mean).max() > 7 * sd > 0:
         low, high = np.quantile(x, CENTRAL)
-        central, central_sd, _ = _mean_sd(x[(x >= low) & (x <= high)])
+        inside = (x >= low) & (x <= high)
+        central, central_sd, _ = _mean_sd(x[inside], None if weight is None else weight[inside])
         if 0 < LEVERAGE * central_sd < sd:
             return central, central_sd
     return mean, sd if sd > 0 else _scale_of_constant(x, noise)
@@ -204,8 +209,10 @@ def _scale_of_constant(x: np.ndarray, noise: bool) -> float:
     return max(1.0, float(np.abs(x).max())) if noise else 1.0
 
 
-def _mean_sd(x: np.ndarray) -> tuple[float, float, bool]:
-    """(mean, sd, noise) of x (n,); sd = 0 when x is constant up to rounding, ``noise`` if not exactly.
+def _mean_sd(x: np.ndarray, weight: np.ndarray | None = None) -> tuple[float, float, bool]:
+    """(mean, sd, noise) of x (n,), each entry counted ``weight`` (n,) times.
+
+    sd = 0 when x is constant up to rounding, ``noise`` if not exactly.
 
     With 2^e >= max|x|, all sums are of u = 2^-e x, which is exact and cannot overflow, and of
     u - u_1, which keeps the digits of a small spread on a large level.
@@ -215,8 +222,8 @@ def _mean_sd(x: np.ndarray) -> tuple[float, float, bool]:
     deviation = u - u[0]
     if np.ptp(deviation) <= ROUNDING:
         return float(x[0]), 0.0, bool(np.ptp(deviation) > 0)
-    centre = deviation.mean()
-    sd = math.sqrt(np.mean((deviation - centre) ** 2))
+    centre = np.average(deviation, weights=weight)
+    sd = math.sqrt(np.average((deviation - centre) ** 2, weights=weight))
     # A subnormal sd may round to 0, which callers treat as a constant column.
     return float(np.ldexp(u[0] + centre, exponent)), min(float(np.ldexp(sd, exponent)), LARGEST), False
 

@@ -23,6 +23,7 @@ from widegp.cost import (
 from widegp.inference.journal import Journal, Journaled
 from widegp.inference.objective import Answer, MapObjective, Problem
 from widegp.inference.optimizers import (
+    SMALLEST_GAIN,
     Objective,
     Task,
     Timed,
@@ -45,6 +46,8 @@ FIRST_ROUND_ITERATIONS = 15
 # Parameters few enough for a Hessian by differences, and iterations after which it is worth having one.
 FEW_PARAMETERS = 12
 VALLEY = 20
+# Further iterations, at most, for a small table.
+POLISHING = 15
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class Run:
     ) -> Optimum:
         task, z = self.task(objective, max_iter), objective.space.pack(values)
         if self.settings.name == "lbfgs":
-            return _descend(task, z, curvature)
+            return _polished(task, _descend(task, z, curvature))
         by_name = {"sigma_eps2": self.settings.noise_rate}
         labels = objective.space.labels()
         return adam(task, z, np.array([by_name.get(label, self.settings.rate) for label in labels]))
@@ -340,6 +343,21 @@ def _descend(task: Task, z: np.ndarray, curvature: np.ndarray | None) -> Optimum
     if second.n_evaluations == 0:
         return replace(first, reason=Reason.BUDGET)
     return second.after(first, 0 if H is None else z.size)
+
+
+def _polished(task: Task, found: Optimum) -> Optimum:
+    """The optimum to the precision of the objective, where rows and parameters are few."""
+    few = task.n_rows <= START_ROWS and found.z.size <= FEW_PARAMETERS
+    if not few or not found.reason.converged or found.gradient is None or task.max_iter == 0:
+        return found
+    H = curvature_at(task.objective, found.z, found.gradient, task.n_rows)
+    if H is None:
+        return found
+    exact = bfgs(replace(task, max_iter=POLISHING, gain=SMALLEST_GAIN, on_iteration=None), found.z, H)
+    if not exact.value <= found.value:
+        return found
+    done = exact.after(found, found.z.size)
+    return replace(done, reason=found.reason, path=found.path)
 
 
 @dataclass

@@ -28,7 +28,9 @@ class Problem:
     """What is estimated from which targets: all of the MAP loss but the likelihood of the rows.
 
     y (n,) is the standardised target. spread (n,) are the noise variances of the rows in units of sigma_eps2,
-    or None where all are alike.
+    or None where all are alike; noise is sigma_eps2 where it is known and not estimated. weight (n,), or None
+    for 1, says how often each row was seen: w rows with one target are one row of noise sigma_eps2 / w times
+    a factor (2 pi sigma_eps2)^-(w-1)/2 w^-1/2.
     """
 
     kernel: Kernel
@@ -36,6 +38,13 @@ class Problem:
     warp: Warp
     priors: dict[str, Prior]
     spread: np.ndarray | None = None
+    weight: np.ndarray | None = None
+    noise: float = 1.0
+
+    @property
+    def count(self) -> float:
+        """Rows, each as often as it was seen."""
+        return float(len(self.y) if self.weight is None else self.weight.sum())
 
     @property
     def psi_bounds(self) -> tuple[tuple[float, float], ...]:
@@ -48,7 +57,8 @@ class Problem:
 
     def restricted(self, rows: np.ndarray) -> Problem:
         """The same problem on a part of the table."""
-        return replace(self, y=self.y[rows], spread=None if self.spread is None else self.spread[rows])
+        spread, weight = (None if part is None else part[rows] for part in (self.spread, self.weight))
+        return replace(self, y=self.y[rows], spread=spread, weight=weight)
 
     def kernel_at(self, values: Values) -> Kernel:
         """The kernel with the given parameters."""
@@ -59,9 +69,21 @@ class Problem:
         return standardised(self.warp, self.y, values.get("psi", np.zeros(0)))[0]
 
     def observed(self, values: Values, warped: Terms | None = None) -> Observed:
-        """The warped target with its noise, sigma_eps2 or, where the noise is known, 1 times the spread."""
+        """The warped target with its noise."""
         terms = self.warped(values) if warped is None else warped
-        return Observed(terms.value, float(values.get("sigma_eps2", 1.0)), self.spread)
+        spread = self.spread
+        if self.weight is not None:
+            spread = (1.0 if spread is None else spread) / self.weight
+        return Observed(terms.value, float(values.get("sigma_eps2", self.noise)), spread)
+
+    def repetition(self, noise: float) -> tuple[float, float]:
+        """sum_i [(w_i - 1) log(2 pi noise_i) + log w_i] / 2, what repeated rows add to F; by sigma_eps2."""
+        if self.weight is None:
+            return 0.0, 0.0
+        more = self.weight - 1
+        variances = noise * (1.0 if self.spread is None else self.spread)
+        value = float(np.sum(more * np.log(2 * np.pi * variances) + np.log(self.weight))) / 2
+        return value, float(more.sum()) / (2 * noise)
 
 
 @dataclass(frozen=True)
@@ -76,8 +98,9 @@ class MapObjective:
     space: ParameterSpace
 
     @property
-    def n_rows(self) -> int:
-        return self.likelihood.n_rows
+    def n_rows(self) -> float:
+        """Rows of the likelihood, each as often as it was seen."""
+        return self.likelihood.n_rows * self.problem.count / len(self.problem.y)
 
     def __call__(self, z: np.ndarray) -> Answer:
         problem, values = self.problem, self.space.unpack(z)
@@ -89,14 +112,23 @@ class MapObjective:
         prior, slopes = penalty(problem.priors, values)
         if warps:
             assert out.by_row is not None
-            slopes["psi"] = slopes["psi"] + out.by_row.y @ terms.d_value - terms.d_log_jacobian.sum(0)
+            by_jacobian = _times(problem.weight, terms.d_log_jacobian).sum(0)
+            slopes["psi"] = slopes["psi"] + out.by_row.y @ terms.d_value - by_jacobian
+        repeated, by_noise = problem.repetition(observed.noise)
         gradient = {name: out.gradient.get(name, 0.0) + slopes[name] for name in values}
-        value = out.value - float(terms.log_jacobian.sum()) + prior
+        if "sigma_eps2" in gradient:
+            gradient["sigma_eps2"] = gradient["sigma_eps2"] + by_noise
+        value = out.value + repeated - float(_times(problem.weight, terms.log_jacobian).sum()) + prior
         return Answer(value, self.space.pull_back(z, gradient), out.jitter)
 
     def prior_gradient(self, z: np.ndarray) -> np.ndarray:
         """-d log p(theta) / dz (p,): the share of the gradient that does not grow with the rows."""
         return self.space.pull_back(z, penalty(self.problem.priors, self.space.unpack(z))[1])
+
+
+def _times(weight: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
+    """Rows (n, ...), each times its weight."""
+    return rows if weight is None else rows * weight.reshape(-1, *[1] * (rows.ndim - 1))
 
 
 def with_values(kernel: Kernel, values: Values) -> Kernel:

@@ -24,8 +24,9 @@ Progress = Callable[[int, float, np.ndarray], None]
 FTOL = 1e-8
 GTOL = 1e-5
 # BFGS stops where a Newton step would gain less than this, in nats of the whole table: the estimates are then
-# within a seventh of a posterior standard deviation of the optimum.
-GAIN = 1e-2
+# within a seventh of a posterior standard deviation of the optimum. Where evaluations cost nothing it goes on
+# to the second: there predictions have seven digits that hang on the data alone.
+GAIN, SMALLEST_GAIN = 1e-2, 1e-14
 # Step of the differences that make a Hessian; the smallest curvature, as a share of the largest, that is
 # used as it is; and the longest step, a factor of e in a variance.
 STEP = 1e-3
@@ -61,13 +62,15 @@ class Task:
 
     max_iter : iterations, or steps of Adam, at most.
     on_iteration : called with the iteration, the objective and z after each.
+    gain : nats that a step of BFGS must promise.
     """
 
     objective: Objective
     bounds: list[tuple[float, float]]
-    n_rows: int
+    n_rows: float
     max_iter: int
     on_iteration: Progress | None = None
+    gain: float = GAIN
 
 
 @dataclass
@@ -84,7 +87,7 @@ class Recorded:
     jitter: float = 0.0
 
     @property
-    def n_rows(self) -> int:
+    def n_rows(self) -> float:
         return self.task.n_rows
 
     def __call__(self, z: np.ndarray) -> tuple[float, np.ndarray]:
@@ -158,7 +161,7 @@ def bfgs(task: Task, z: np.ndarray, curvature: np.ndarray) -> Optimum:
         for _ in range(task.max_iter):
             step = _newton_step(H, gradient, z, low, high)
             slope = float(gradient @ step)
-            if -slope / 2 * task.n_rows < GAIN:
+            if -slope / 2 * task.n_rows < task.gain:
                 reason = Reason.CONVERGED
                 break
             moved = _descended(recorded, z, value, step, slope)
@@ -191,7 +194,7 @@ def _descended(
     """A point down the step, cut off at the bounds, with its value and gradient; None if there is none."""
     low, high = np.array(recorded.task.bounds).T
     length = 1.0
-    while -slope * length * recorded.n_rows >= GAIN / 10:
+    while -slope * length * recorded.n_rows >= recorded.task.gain / 10:
         there = np.clip(z + length * step, low, high)
         new_value, gradient = recorded(there)
         if new_value <= value + 1e-4 * length * slope:
@@ -216,7 +219,9 @@ def raised(H: np.ndarray) -> np.ndarray:
     return (vectors * np.maximum(values, FLATTEST * values[-1])) @ vectors.T
 
 
-def curvature_at(objective: Objective, z: np.ndarray, gradient: np.ndarray, n_rows: int) -> np.ndarray | None:
+def curvature_at(
+    objective: Objective, z: np.ndarray, gradient: np.ndarray, n_rows: float
+) -> np.ndarray | None:
     """d^2 L / dz^2 per row (p, p) by differences of the gradient; None where one fails or time is up."""
 
     def slope(there: np.ndarray) -> np.ndarray:

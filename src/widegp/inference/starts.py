@@ -74,7 +74,7 @@ def optima(
         out = lbfgs(run.task(objective, iterations), small.pack(values))
         return Start(small.unpack(out.z), out.value) if np.isfinite(out.value) else None
 
-    designs = [scalar] if run.late() else [scalar, *_design(scalar, X)]
+    designs = [scalar] if run.late() else [scalar, *_design(scalar, X, objective.problem.weight)]
     profiled = [_profiled(objective, values, builder, X) for values in designs]
     chosen = _different([p for p in profiled if p is not None]) or [Start(scalar, np.inf)]
     short = [descend(candidate.values, SHORT) for candidate in chosen]
@@ -98,7 +98,7 @@ def _role(name: str) -> str:
     return name.rsplit(".", 1)[-1]
 
 
-def _design(scalar: Values, X: np.ndarray) -> Iterator[Values]:
+def _design(scalar: Values, X: np.ndarray, weight: np.ndarray | None) -> Iterator[Values]:
     """Parameters from very smooth to very rough for rows X (n, I).
 
     A hidden unit bends where its pre-activation is 0, at distances of order sigma_a / sigma_u from the
@@ -106,7 +106,8 @@ def _design(scalar: Values, X: np.ndarray) -> Iterator[Values]:
     is large. The typical |x|^2 is a median, which rows far out do not move.
     """
     roles = {_role(name) for name in scalar}
-    typical = max(float(np.median(np.einsum("ij,ij->i", X, X))), 1e-12)
+    lengths = np.einsum("ij,ij->i", X, X)
+    typical = max(float(np.quantile(lengths, 0.5, weights=weight, method="inverted_cdf")), 1e-12)
     shares = SMOOTH_SHARE if "w" in roles else SMOOTH_SHARE[:1]
     places = (True, False) if "sigma_a2" in roles else (True,)
     for rough, near, share in product(ROUGHNESS, places, shares):
@@ -124,7 +125,7 @@ def _profiled(objective: MapObjective, values: Values, builder: Builder, X: np.n
     """min over s and r of -log N(y; 0, s (C + r D)) - log p(theta), with C = K / mean diag K.
 
     D holds the noise variances in units of sigma_eps2 = s r. With D^-1/2 C D^-1/2 = U diag(l) U' and
-    e = U' D^-1/2 y the best s for a ratio r is mean e^2 / (l + r), or 1 / r where the noise is known. s goes
+    e = U' D^-1/2 y the best s for a ratio r is mean e^2 / (l + r), or noise / r where that is known. s goes
     to sigma_v2. y is centred, so sigma_b2, which moves the level alone, keeps its value.
     """
     observed = objective.problem.observed(values)
@@ -138,9 +139,11 @@ def _profiled(objective: MapObjective, values: Values, builder: Builder, X: np.n
     for ratio in NOISE_RATIOS:
         spectrum = np.maximum(eigenvalues, 0.0) + ratio
         known = "sigma_eps2" not in values
-        scale = 1 / ratio if known else max(float(np.mean(squares / spectrum)), 1e-12)
+        free = max(float(np.sum(squares / spectrum)) / objective.n_rows, 1e-12)
+        scale = objective.problem.noise / ratio if known else free
         trial = _rescaled(values, scale / level, scale * ratio)
         loss = 0.5 * float(np.sum(np.log(scale * spectrum) + squares / (scale * spectrum)))
+        loss += objective.problem.repetition(scale * ratio)[0]
         loss += penalty(objective.problem.priors, trial)[0]
         if best is None or loss < best.loss:
             best = Start(trial, loss)
