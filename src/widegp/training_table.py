@@ -50,8 +50,6 @@ def training_table(
     if weight is not None:
         weight = _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
         seen = weight > 0
-        if not seen.any():
-            raise ValueError("All weights are 0, which leaves no row to fit; give some row a positive one.")
         X, y, weight = X[seen], y[seen], weight[seen]
         noise = None if noise is None else noise[seen]
     if estimator.conformal:
