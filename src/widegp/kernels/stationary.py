@@ -26,6 +26,11 @@ from widegp.kernels.parameters import SIGMA_B2, SIGMA_U2, SIGMA_V2, Parameter
 
 Array = Any
 
+# The weights of Matern12 have no variance; their squared scale is what the literature has as a length.
+INVERSE_LENGTH = dataclasses.replace(
+    SIGMA_U2, meaning="How quickly the function changes along the inputs (1 / length scale squared)."
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StationaryKernel(NetworkKernel):
@@ -43,7 +48,7 @@ class StationaryKernel(NetworkKernel):
     sigma_b2: Array = 1.0
     sigma_v2: Array = 1.0
 
-    declared: ClassVar[tuple[Parameter, ...]] = (SIGMA_U2, SIGMA_B2, SIGMA_V2)
+    declared: ClassVar[tuple[Parameter, ...]] = (INVERSE_LENGTH, SIGMA_B2, SIGMA_V2)
     degrees_of_freedom: ClassVar[float]
     """Of the hidden weights' multivariate t distribution; infinite where they are Gaussian."""
 
