@@ -241,3 +241,17 @@ def test_a_fit_is_reported_and_explained(name, monkeypatch):
     assert all(entry["title"] and entry["meaning"] and entry["prior"] for entry in entries.values())
     page = render_html(summary)
     assert all(part in page for part in told["balance"]["share"])
+
+
+@every_kernel
+def test_a_fit_finds_its_own_start(name):
+    """Better at new rows than the mean of the target, and never left at the start."""
+    X, y = table(40)
+    kernel = name if name in NAMES else KERNELS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = WideGPRegressor(kernel, "exact", max_iter=10, random_state=0).fit(X, y)
+    rows, target = table(40, seed=4)
+    # A fit that has collapsed to the mean of its target has 1 here.
+    assert np.sqrt(np.mean((model.predict(rows) - target) ** 2)) < 0.9 * target.std()
+    assert any(model.params_[key] != value for key, value in KERNELS[name].at_start(I).parameters().items())

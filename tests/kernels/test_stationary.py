@@ -168,3 +168,17 @@ class TestComposites:
         assert weights[1] < 1e-5 * weights[0]
         points = (loud + faint).embedding(np.vstack([np.zeros(3), np.eye(3)]))
         assert np.linalg.norm(points[2] - points[0]) < 0.01 * np.linalg.norm(points[1] - points[0])
+
+
+@every_kernel
+def test_the_pullback_of_many_variances_stores_no_array_of_pairs_and_inputs(name):
+    n, n_inputs = 200, 40
+    kernel = CLASSES[name](sigma_u2=np.full(n_inputs, 0.1))
+    with jax.enable_x64(True):
+        X, G = jnp.zeros((n, n_inputs)), jnp.ones((n, n))
+        floats = jax.tree.map(jnp.asarray, kernel)
+        pullback = jax.jit(jax.grad(lambda k, X, Y: jnp.sum(G * k(X, Y)))).lower(floats, X, X + 1).compile()
+        forward = jax.jacfwd(lambda u: CLASSES[name](sigma_u2=u)(X[:3], X[:2] + 1))(floats.sigma_u2)
+        backward = jax.jacrev(lambda u: CLASSES[name](sigma_u2=u)(X[:3], X[:2] + 1))(floats.sigma_u2)
+    assert pullback.memory_analysis().temp_size_in_bytes < 0.5 * 8 * n * n * n_inputs
+    np.testing.assert_allclose(forward, backward, rtol=1e-13)

@@ -26,6 +26,11 @@ from widegp.kernels.parameters import SIGMA_B2, SIGMA_U2, SIGMA_V2, Parameter
 
 Array = Any
 
+# The weights of Matern12 have no variance; their squared scale is what the literature has as a length.
+INVERSE_LENGTH = dataclasses.replace(
+    SIGMA_U2, meaning="How quickly the function changes along the inputs (1 / length scale squared)."
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StationaryKernel(NetworkKernel):
@@ -43,7 +48,7 @@ class StationaryKernel(NetworkKernel):
     sigma_b2: Array = 1.0
     sigma_v2: Array = 1.0
 
-    declared: ClassVar[tuple[Parameter, ...]] = (SIGMA_U2, SIGMA_B2, SIGMA_V2)
+    declared: ClassVar[tuple[Parameter, ...]] = (INVERSE_LENGTH, SIGMA_B2, SIGMA_V2)
     degrees_of_freedom: ClassVar[float]
     """Of the hidden weights' multivariate t distribution; infinite where they are Gaussian."""
 
@@ -113,10 +118,41 @@ def weighted_distances(X: Array, Y: Array, weights: Array) -> Array:
     digits there. XLA adds up over the inputs as it goes; nothing of size n p I is stored. A single weight
     stays outside of the sum, whose derivative by it then needs no second one.
     """
-    squares = jnp.square(X[..., :, None, :] - Y[..., None, :, :])
     if jnp.ndim(weights) == 0:
-        return weights * jnp.sum(squares, axis=-1)
-    return jnp.sum(squares * weights, axis=-1)
+        return weights * _sum_of_squares(X, Y, 1.0)
+    return _by_input(X, Y, weights)
+
+
+def _sum_of_squares(X: Array, Y: Array, weights: Array) -> Array:
+    return jnp.sum(jnp.square(X[..., :, None, :] - Y[..., None, :, :]) * weights, axis=-1)
+
+
+@jax.custom_jvp
+def _by_input(X: Array, Y: Array, weights: Array) -> Array:
+    """s for one weight per input (I,), whose pullback goes input by input: autodiff of the sum would store
+    the terms of all pairs and inputs, (n, p, I).
+    """
+    return _sum_of_squares(X, Y, weights)
+
+
+@_by_input.defjvp
+def _by_input_jvp(primals: tuple, tangents: tuple) -> tuple:
+    (X, Y, weights), (dX, dY, dw) = primals, tangents
+    by_rows = jax.jvp(lambda X, Y: _sum_of_squares(X, Y, weights), (X, Y), (dX, dY))[1]
+    return _by_input(X, Y, weights), by_rows + _one_after_the_other(X, Y, dw)
+
+
+def _one_after_the_other(X: Array, Y: Array, weights: Array) -> Array:
+    """`_sum_of_squares` input by input; to reverse it nothing larger than its result is stored."""
+
+    @jax.checkpoint
+    def add(total: Array, column: tuple[Array, Array, Array]) -> tuple[Array, None]:
+        x, y, weight = column
+        return total + weight * jnp.square(x[..., :, None] - y[..., None, :]), None
+
+    columns = jnp.moveaxis(X, -1, 0), jnp.moveaxis(Y, -1, 0), weights
+    start = jnp.zeros((*X.shape[:-1], Y.shape[-2]), jnp.result_type(X, Y, weights))
+    return jax.lax.scan(add, start, columns)[0]
 
 
 # Autodiff would form dr/ds = 1/(2 r), which is infinite at distance 0; kappa'(s) is written down instead.
