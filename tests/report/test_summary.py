@@ -153,7 +153,7 @@ def test_shares_times_and_sizes():
         "50%", "99.96%", "100%", "0%", "< 1%", "−6%",
     ]  # fmt: skip
     assert [seconds(t) for t in (0.0042, 7.123, 42.0, 200.0, 7500.0)] == [
-        "4.2 ms", "7.12 s", "42 s", "3 min 20 s", "2 h 5 min",
+        "4.2 ms", "7.1 s", "42 s", "3 min 20 s", "2 h 5 min",
     ]  # fmt: skip
     assert (memory(3 * 2**20), memory(5 * 2**30)) == ("3.00 MiB", "5.00 GiB")
 

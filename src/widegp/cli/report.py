@@ -47,4 +47,5 @@ def report(
     if as_json:
         print_json({"out": str(out), "bytes": len(page), "verdict": summary["verdict"]})
     else:
+        typer.echo(summary["verdict"]["headline"])
         typer.echo(f"The report is in {out} ({len(page) / 1024:.0f} KiB).")

@@ -61,13 +61,13 @@ def percent(share: float | None, decimals: int = 0) -> str:
 
 
 def seconds(t: float | None) -> str:
-    """4.2 ms, 15 s, 3 min 20 s, 2 h 5 min."""
+    """4.2 ms, 7.1 s, 15 s, 3 min 20 s, 2 h 5 min."""
     if t is None:
         return DASH
     if t < 1:
         return f"{number(1000 * t, 2)} ms"
     if t < 90:
-        return f"{number(t, 3 if t < 10 else 2)} s"
+        return f"{number(t, 2)} s"
     minutes, rest = divmod(round(t), 60)
     return f"{minutes} min {rest} s" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
