@@ -22,7 +22,7 @@ KINDS = ("standard", "minmax", "none")
 ROUNDING = 16 * np.finfo(float).eps
 
 # Mean and sd of a column leave out the values beyond these quantiles where they multiply its sd by more than
-# LEVERAGE, and there are LEAST_ROWS. Tables read in parts keep the plain sd: one row among millions hardly moves it.
+# LEVERAGE, and there are LEAST_ROWS. Tables read in parts keep the plain sd: one of millions hardly counts.
 CENTRAL = (0.01, 0.99)
 LEVERAGE = 10.0
 LEAST_ROWS = 20
