@@ -4,8 +4,7 @@
 
 A task is a function and a number of rows, or a table of the shared folder, whose ten folds are its seeds.
 Each fit appends one line of JSON to ``--out``; what is there already is not done again. ``--show`` prints the
-table.
-``--noise-prior SHAPE SCALE`` replaces the default prior of sigma_eps2. Set OMP_NUM_THREADS=1 and
+table. ``--noise-prior MEDIAN SPREAD`` replaces the default prior of sigma_eps2. Set OMP_NUM_THREADS=1 and
 NUMBA_NUM_THREADS=1 to keep to one core.
 
 RMSE is in units of the training target's sd, NLL that of the target divided by it.
@@ -28,7 +27,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from tables import FOLDER, Split
 
-from widegp import InverseGamma, WideGPRegressor
+from widegp import LogNormal, WideGPRegressor
 
 TEST_ROWS = 300
 SIZES = (15, 30, 60, 120)
@@ -122,11 +121,11 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=TASKS)
     parser.add_argument("--seeds", type=int, default=50, help="of synthetic tasks; real ones have ten folds")
     parser.add_argument("--methods", nargs="+", default=["widegp", "widegp-ard", "sklearn"])
-    parser.add_argument("--noise-prior", nargs=2, type=float, metavar=("SHAPE", "SCALE"))
+    parser.add_argument("--noise-prior", nargs=2, type=float, metavar=("MEDIAN", "SPREAD"))
     parser.add_argument("--out", type=Path, default=Path("small_tables.jsonl"))
     parser.add_argument("--show", action="store_true", help="print what is in --out and stop")
     args = parser.parse_args()
-    priors = {"sigma_eps2": InverseGamma(*args.noise_prior)} if args.noise_prior else "default"
+    priors = {"sigma_eps2": LogNormal(*args.noise_prior)} if args.noise_prior else "default"
     found = read(args.out)
     done = set() if found.empty else set(zip(found.task, found.method, found.seed, strict=True))
     for task in [] if args.show else args.tasks:

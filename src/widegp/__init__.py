@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from widegp import budget, designs, identifiability, kernels, metrics, networks, simulate
     from widegp.estimator import WideGPRegressor, load
-    from widegp.inference.priors import Beta, InverseGamma
+    from widegp.inference.priors import Beta, InverseGamma, LogNormal
     from widegp.inference.result import FitResult, Reason
     from widegp.predictive import Predictive
     from widegp.table_model import TableModel
@@ -19,6 +19,7 @@ __all__ = [
     "Beta",
     "FitResult",
     "InverseGamma",
+    "LogNormal",
     "Predictive",
     "Reason",
     "TableModel",
@@ -39,6 +40,7 @@ _HOMES = {
     "Beta": "widegp.inference.priors",
     "FitResult": "widegp.inference.result",
     "InverseGamma": "widegp.inference.priors",
+    "LogNormal": "widegp.inference.priors",
     "Predictive": "widegp.predictive",
     "Reason": "widegp.inference.result",
     "TableModel": "widegp.table_model",

@@ -411,13 +411,13 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     def _result(self, fitted: Fitted, builder: Builder) -> FitResult:
         optimum = fitted.optimum
         fitted.run.watch.begin("curvature", fitted.values)
-        errors, undetermined = describe(fitted)
+        errors, undetermined, notes = describe(fitted)
         return FitResult(
             reason=optimum.reason, objective=optimum.value, path=optimum.path, n_iter=optimum.n_iter,
             n_evaluations=optimum.n_evaluations, jitter=optimum.jitter,
             approximation=builder.dials.name, backend=builder.backend.name, problem=optimum.problem,
             rounds=fitted.rounds, standard_errors=errors, undetermined=undetermined,
-            seconds=dict(fitted.seconds),
+            seconds=dict(fitted.seconds), notes=notes,
         )  # fmt: skip
 
     def predict_distribution(self, X: ArrayLike) -> Predictive:

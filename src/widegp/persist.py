@@ -32,7 +32,7 @@ from widegp.compute.backend import choose_backend
 from widegp.data.preprocessing import InputScaler, TargetScaler
 from widegp.files import FileError, write_whole
 from widegp.fitted import FittedGP
-from widegp.inference.priors import Beta, InverseGamma
+from widegp.inference.priors import Beta, InverseGamma, LogNormal, Relative
 from widegp.inference.result import Direction, FitResult, Reason
 from widegp.kernels import exact_sigmoid, exact_tanh
 from widegp.kernels.base import Kernel
@@ -44,7 +44,8 @@ FORMAT_VERSION = 1
 LARGEST_HEADER = 100_000_000  # the limit of safetensors itself
 BLANK = "0" * 64
 
-for cls in (InverseGamma, Beta, InputScaler, TargetScaler, FitResult, Direction):
+PRIORS = (InverseGamma, LogNormal, Relative, Beta)
+for cls in (*PRIORS, InputScaler, TargetScaler, FitResult, Direction):
     saveable(cls)
 ACTIVATIONS = {"exact_tanh": exact_tanh.fn, "exact_sigmoid": exact_sigmoid.fn}
 

@@ -11,8 +11,9 @@ from widegp.approximations.build import Builder
 from widegp.approximations.layout import Dials
 from widegp.compute.backend import choose_backend
 from widegp.identifiability.coordinates import MAPS, SIMPLEX, Coordinates
+from widegp.inference.information import prior_information
 from widegp.inference.objective import MapObjective, Problem, start_values
-from widegp.inference.parameters import ParameterSpace
+from widegp.inference.parameters import ParameterSpace, declared_parameters
 from widegp.inference.priors import Prior, resolve_priors
 from widegp.kernels.base import Kernel
 from widegp.kernels.parameters import Map
@@ -65,6 +66,17 @@ def prior_curvature(at: Coordinates, priors: dict[str, Prior]) -> np.ndarray:
         if prior is not None and scale != SIMPLEX:
             out[j] = max(_second(prior, MAPS[scale], at.theta[j]), 0.0)
     return out
+
+
+def prior_informations(at: Coordinates, kernel: Kernel, priors: dict[str, Prior]) -> np.ndarray:
+    """1 / Var zeta_j (p,) under the priors; weights of a mixture count as if they had none."""
+    declared, out = declared_parameters(kernel), []
+    for name, scale in zip(at.names, at.scales, strict=True):
+        root = name.split("[")[0]
+        kind = declared[root].kind
+        prior = None if scale == SIMPLEX else priors.get(root)
+        out.append(prior_information(prior, MAPS[scale], kind.lower, kind.upper))
+    return np.array(out)
 
 
 def _second(prior: Prior, mapped: Map, value: float) -> float:

@@ -115,6 +115,11 @@ class Information:
         values, vectors = np.linalg.eigh(self.log_matrix)
         return [self._direction(values[j], vectors[:, j], values[-1]) for j in range(min(k, len(values)))]
 
+    def along(self, vector: np.ndarray) -> WeakDirection:
+        """What is known along a unit direction of zeta (p,)."""
+        matrix = self.log_matrix
+        return self._direction(float(vector @ matrix @ vector), vector, float(np.linalg.eigvalsh(matrix)[-1]))
+
     def holding(self, *names: str) -> Information:
         """The information about the other parameters when these are known."""
         rest = self.coordinates.without(*names)

@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike
 
 from widegp.identifiability.coordinates import SIMPLEX
 from widegp.identifiability.information import fisher_information
-from widegp.identifiability.objectives import map_objective, prior_curvature
+from widegp.identifiability.objectives import map_objective, prior_curvature, prior_informations
 from widegp.identifiability.profiles import Profile, profile
 from widegp.identifiability.spectrum import Information, WeakDirection
+from widegp.inference.information import ratios
 from widegp.inference.priors import resolve_priors
 from widegp.kernels.base import Kernel
 
@@ -26,8 +27,6 @@ PROFILE_ROWS = 20_000
 STAND_IN = ("full-scale", 200, 30)
 # Weak directions worth a line each.
 LISTED = 5
-# A direction along which the data alone leave more than this (in logs) is reported as open: a factor of e.
-OPEN_SD = 1.0
 
 
 @dataclass(frozen=True)
@@ -48,13 +47,15 @@ class ParameterReport:
 class TableIdentifiability:
     """What a table determines: parameters, the information of its inputs at them, weak directions, a profile.
 
-    ``information`` is that of the data, ``posterior`` that of data and priors. ``notes`` say what was
-    approximated or left out.
+    ``information`` is that of the data, ``posterior`` that of data and priors; ``prior`` (p,) is that of each
+    prior over its whole range, with which `_open` compares the data's. ``notes`` say what was approximated or
+    left out.
     """
 
     parameters: tuple[ParameterReport, ...]
     information: Information
     posterior: Information
+    prior: np.ndarray
     profile: Profile | None
     notes: tuple[str, ...]
 
@@ -86,8 +87,8 @@ class TableIdentifiability:
         return "\n".join([*lines, *(["", *self.notes] if self.notes else [])])
 
     def _open(self) -> list[WeakDirection]:
-        directions = self.information.weakest(len(self.information.names))
-        return [d for d in directions if d.sd > OPEN_SD]
+        found = ratios(self.information.log_matrix, self.prior)
+        return [self.information.along(one.direction) for one in found if one.undetermined]
 
     def _listed(self, found: list[WeakDirection]) -> list[str]:
         more = [f"  and {len(found) - LISTED} more"] if len(found) > LISTED else []
@@ -99,7 +100,7 @@ class TableIdentifiability:
             weakest = self.information.weakest(1)[0]
             return ["The data determine every direction of the parameters; the weakest is", f"  {weakest}."]
         many = "One direction is" if len(found) == 1 else f"{len(found)} directions are"
-        head = f"{many} left to the priors (the data alone leave more than a factor of e):"
+        head = f"{many} left to the priors, which say more about them than the data:"
         return [head, *self._listed(found)]
 
 
@@ -145,7 +146,8 @@ def identify_table(
     if model.transform_.name != "none":
         notes.append(f"The target's warp ({model.transform_.name}) is held at its estimate.")
     return TableIdentifiability(
-        _parameters(information, posterior), information, posterior, traced, tuple(notes)
+        _parameters(information, posterior), information, posterior,
+        prior_informations(information.coordinates, kernel, priors), traced, tuple(notes),
     )
 
 

@@ -1,59 +1,118 @@
-"""Standard errors at the MAP, and the directions that the data leave open."""
+"""Standard errors at the MAP, directions that the data leave open, parameters at an end of their range."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from widegp.approximations.family import Family
 from widegp.inference.fit import Fitted
+from widegp.inference.information import prior_information, ratios
 from widegp.inference.objective import MapObjective
+from widegp.inference.optimizers import differences
+from widegp.inference.parameters import PSI
 from widegp.inference.result import Direction, Reason
 
 STEP = 1e-3
 # Rows that suffice for second derivatives: an eigenvalue summed over so many is right to a few per cent.
 FEW_ROWS = 50_000
-# Posterior sd of an unconstrained direction above which prior, not data, decided it.
-OPEN_SD = 0.5
+# Up to so many parameters each entry of a vector (ARD) has its own direction; beyond, their common scale.
+FEW_PARAMETERS = 40
+# Eigenvalues of H below this are raised to it: no posterior sd of z above 100 is reported.
+FLATTEST = 1e-4
+# Distance from a bound of z, in z, that counts as being there.
+AT_BOUND = 1e-3
 
 
-def describe(fitted: Fitted) -> tuple[dict[str, float], tuple[Direction, ...]]:
+class Curvature(NamedTuple):
+    """Standard errors of the parameters themselves, the undetermined directions of z, and notes."""
+
+    standard_errors: dict[str, float]
+    undetermined: tuple[Direction, ...]
+    notes: tuple[str, ...] = ()
+
+
+def describe(fitted: Fitted) -> Curvature:
     """Laplace: H = d^2 L / dz^2 by differences of the gradient, covariance H^-1.
 
-    A vector of variances (ARD) enters by its common scale, so the cost is one gradient per parameter name.
-    Returns standard errors of the parameters themselves, and the open directions of z.
+    The data's information is H less the Hessian of the priors' penalty; `widegp.inference.information`
+    compares it with that of the priors. With many parameters a vector (ARD) enters by its common scale.
     """
+    notes = at_bounds(fitted)
     objective, z = _on_few_rows(fitted.objective), fitted.optimum.z
     if fitted.optimum.reason is Reason.FAILED or z.size == 0:
-        return {}, ()
-    names, basis = _directions(fitted)
-    evaluate = fitted.run.journaled(objective)
+        return Curvature({}, (), notes)
+    names, basis = _directions(objective)
+    H = _hessian(fitted, objective, basis)
+    if H is None:
+        return Curvature({}, (), notes)
+    # The gradient of the penalty holds no rows: its differences cost nothing.
+    prior = basis @ differences(objective.prior_gradient, z, objective.prior_gradient(z)) @ basis.T
+    open_ones = tuple(
+        Direction(dict(zip(names, found.direction.tolist(), strict=True)), found.sd)
+        for found in ratios(H - prior, _prior_information(objective, basis))
+        if found.undetermined
+    )
+    return Curvature(_standard_errors(objective, z, names, basis, H), open_ones, notes)
+
+
+def at_bounds(fitted: Fitted) -> tuple[str, ...]:
+    """A sentence for every parameter that ended at an end of its range."""
+    space, z = fitted.objective.space, fitted.optimum.z
+    found = []
+    for label, at, (low, high) in zip(space.labels(), z, space.bounds(), strict=True):
+        name = label.split("[")[0]
+        if min(at - low, high - at) < AT_BOUND and name != PSI.name:
+            kind = space.declared[name].kind
+            end, which = (kind.lower, "smallest") if at - low < high - at else (kind.upper, "largest")
+            found.append(f"{label} ended at {end:g}, the {which} value that a fit may reach.")
+    return tuple(found)
+
+
+def _hessian(fitted: Fitted, objective: MapObjective, basis: np.ndarray) -> np.ndarray | None:
+    """B H B' for directions B (k, p), or None where an evaluation failed."""
+    evaluate, z = fitted.run.journaled(objective), fitted.optimum.z
     here = fitted.optimum.gradient if objective is fitted.objective else None
     here = evaluate(z).gradient if here is None else here
-    H = np.empty((len(names), len(names)))
+    H = np.empty((len(basis), len(basis)))
     for j, direction in enumerate(basis):
         there = evaluate(z + STEP * direction)
         if there.problem:
-            return {}, ()
+            return None
         H[j] = basis @ (there.gradient - here) / STEP
-    values, vectors = np.linalg.eigh((H + H.T) / 2)
-    sds = 1 / np.sqrt(np.maximum(values, 1e-4))
-    covariance = (vectors * sds**2) @ vectors.T
-    open_ones = tuple(
-        Direction(dict(zip(names, vectors[:, k].tolist(), strict=True)), float(sds[k]))
-        for k in range(len(values))
-        if sds[k] > OPEN_SD
-    )
-    space, errors = objective.space, {}
-    parts = space.split(z)
-    for j, name in enumerate(names):
-        root = name.split("[")[0]
-        # A vector's direction is a unit vector: each entry moves by 1 / sqrt(k) of the step along it.
-        share = 1 / np.sqrt(parts[root].size) if name == root else 1.0
-        mean_slope = np.mean(np.abs(space.map_of(root).slope(parts[root])))
-        errors[name] = float(np.sqrt(covariance[j, j]) * mean_slope * share)
-    return errors, open_ones
+    return (H + H.T) / 2
+
+
+def _prior_information(objective: MapObjective, basis: np.ndarray) -> np.ndarray:
+    """v' P v for every direction v of the basis."""
+    space, priors, each = objective.space, objective.problem.priors, []
+    for name, shape in space.shapes.items():
+        kind = space.declared[name].kind
+        prior = priors.get(name)
+        known = prior_information(prior, space.map_of(name), kind.lower, kind.upper)
+        each += [known] * int(np.prod(shape))
+    return basis**2 @ np.array(each)
+
+
+def _standard_errors(
+    objective: MapObjective, z: np.ndarray, names: list[str], basis: np.ndarray, H: np.ndarray
+) -> dict[str, float]:
+    """sd of z times d theta / dz, by direction; the name of a vector stands for its common scale."""
+    values, vectors = np.linalg.eigh(H)
+    covariance = basis.T @ ((vectors / np.maximum(values, FLATTEST)) @ vectors.T) @ basis
+    space, errors, start = objective.space, {}, 0
+    for name, part in space.split(z).items():
+        inside = slice(start, start := start + part.size)
+        slopes = np.ravel(np.abs(space.map_of(name).slope(part)))
+        if name != PSI.name and part.size:
+            # All entries move together: the sd of the mean of their z.
+            errors[name] = float(np.sqrt(covariance[inside, inside].mean()) * slopes.mean())
+        own = [(j, f"{name}[{j}]") for j in range(part.size) if f"{name}[{j}]" in names]
+        sds = np.sqrt(np.diagonal(covariance)[inside])
+        errors |= {label: float(sds[j] * slopes[j]) for j, label in own}
+    return errors
 
 
 def _on_few_rows(objective: MapObjective) -> MapObjective:
@@ -65,18 +124,20 @@ def _on_few_rows(objective: MapObjective) -> MapObjective:
     return replace(objective, likelihood=whole.batch(np.sort(rows)))
 
 
-def _directions(fitted: Fitted) -> tuple[list[str], np.ndarray]:
-    """One direction of z per parameter name; psi keeps its own entries."""
+def _directions(objective: MapObjective) -> tuple[list[str], np.ndarray]:
+    """Directions of z with their names: one per entry where they are few, else one per name, psi's apart."""
+    labels = objective.space.labels()
+    units = np.eye(len(labels))
+    if len(labels) <= FEW_PARAMETERS:
+        return labels, units
     names: list[str] = []
     rows: list[np.ndarray] = []
-    labels = fitted.objective.space.labels()
-    for name, shape in fitted.objective.space.shapes.items():
-        members = np.array([label.split("[")[0] == name for label in labels])
-        if name == "psi":
-            for j in np.flatnonzero(members):
-                names.append(labels[j])
-                rows.append(np.eye(len(labels))[j])
+    for name, shape in objective.space.shapes.items():
+        members = units[[label.split("[")[0] == name for label in labels]]
+        if shape == () or name == PSI.name:
+            names += [label for label in labels if label.split("[")[0] == name]
+            rows += list(members)
         else:
             names.append(name)
-            rows.append(members.astype(float) / (1.0 if shape == () else np.sqrt(members.sum())))
+            rows.append(members.sum(0) / np.sqrt(len(members)))
     return names, np.array(rows)

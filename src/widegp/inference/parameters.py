@@ -13,13 +13,13 @@ import numpy as np
 
 from widegp.kernels.base import Kernel
 from widegp.kernels.parameters import FREE, NOISE, Map, Parameter
-from widegp.kernels.priors import InverseGamma
+from widegp.kernels.priors import LogNormal
 
 Values = dict[str, np.ndarray]
 Bounds = tuple[tuple[float, float], ...]
 
 SIGMA_EPS2 = Parameter(
-    "sigma_eps2", NOISE, InverseGamma(1.0, 1e-3), "noise",
+    "sigma_eps2", NOISE, LogNormal(0.1, 1.5), "noise",
     "What the inputs cannot explain (variance, target scaled to unit variance).",
 )  # fmt: skip
 PSI = Parameter(

@@ -8,7 +8,7 @@ import numpy as np
 
 from widegp.inference.parameters import Values, declared_parameters
 from widegp.kernels.base import Kernel
-from widegp.kernels.priors import Beta, InverseGamma, Prior
+from widegp.kernels.priors import Beta, InverseGamma, LogNormal, Prior, Relative
 
 
 def default_priors(kernel: Kernel, n_inputs: int, ard: bool) -> dict[str, Prior]:
@@ -27,7 +27,8 @@ def resolve_priors(priors: object, kernel: Kernel, n_inputs: int, ard: bool) -> 
         return defaults
     if not isinstance(priors, Mapping):
         raise ValueError(
-            f"priors must be 'default', None or a mapping of names to InverseGamma or Beta; got {priors!r}."
+            "priors must be 'default', None or a mapping of names to LogNormal, InverseGamma or Beta;"
+            f" got {priors!r}."
         )
     known = declared_parameters(kernel)
     for name, prior in priors.items():
@@ -56,4 +57,6 @@ def penalty(priors: Mapping[str, Prior], values: Values) -> tuple[float, Values]
     return total, slopes
 
 
-__all__ = ["Beta", "InverseGamma", "Prior", "default_priors", "penalty", "resolve_priors"]
+__all__ = [
+    "Beta", "InverseGamma", "LogNormal", "Prior", "Relative", "default_priors", "penalty", "resolve_priors",
+]  # fmt: skip

@@ -78,8 +78,10 @@ class FitResult:
     """The record of a fit.
 
     ``path`` is the MAP objective per iteration; ``jitter`` the largest share of the mean diagonal that
-    was added to the anchors' matrix (0 where none was needed); ``undetermined`` the directions of the
-    parameters that prior rather than data decided; ``seconds`` the wall time by stage.
+    was added to the anchors' matrix (0 where there is none); ``undetermined`` the directions of the
+    parameters about which the data say less than the priors, by the common scale of vectors where there are
+    more than 40 parameters; ``seconds`` the wall time by stage; ``notes`` what else a reader must know, such
+    as parameters at an end of their range.
     """
 
     reason: Reason

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from widegp.kernels.priors import Beta, InverseGamma, Prior
+from widegp.kernels.priors import Beta, InverseGamma, LogNormal, Prior, Relative
 
 Elementwise = Callable[[Any], Any]
 
@@ -60,9 +60,9 @@ class Kind:
         return np.clip(np.asarray(x, float), self.lower, self.upper)
 
 
-VARIANCE = Kind("variance", EXP, SOFTPLUS, 1e-9, 1e6, (InverseGamma,))
+VARIANCE = Kind("variance", EXP, SOFTPLUS, 1e-9, 1e6, (InverseGamma, LogNormal, Relative))
 FRACTION = Kind("fraction", LOGISTIC, LOGISTIC, 1e-8, 1 - 1e-8, (Beta,))
-NOISE = Kind("noise", SQUARED_EXP, SQUARED_EXP, 1e-7, 1e3, (InverseGamma,))
+NOISE = Kind("noise", SQUARED_EXP, SQUARED_EXP, 1e-7, 1e3, (InverseGamma, LogNormal))
 FREE = Kind("free", IDENTITY, IDENTITY, -np.inf, np.inf)
 
 
@@ -72,7 +72,7 @@ class Parameter:
 
     prior : the default one, on the scale of a standardised target and standardised inputs.
     title, meaning : what it is in two words, and what it does in a sentence.
-    each : set where the parameter may have one entry per input (ARD), and then the prior of an entry. Such
+    each : set where the parameter may have one entry per input (ARD), and then the prior of all. Such
         a parameter is shared out among the inputs: its start and the scales of both priors are divided by
         their number.
     reading : a sentence about an estimate x, in which {share} and {rest} stand for x and 1 - x in per cent.
@@ -83,7 +83,7 @@ class Parameter:
     prior: Prior | None
     title: str
     meaning: str
-    each: InverseGamma | None = None
+    each: Relative | None = None
     reading: Callable[[float], str] | None = None
 
     @property
@@ -91,7 +91,7 @@ class Parameter:
         return self.each is not None
 
     def default_prior(self, n_inputs: int, ard: bool) -> Prior | None:
-        """The prior of the parameter for so many inputs, or of one of its entries with ``ard``."""
+        """The prior of the parameter for so many inputs, or of its entries with ``ard``."""
         if self.each is None:
             return self.prior
         shared: Any = self.each if ard else self.prior
@@ -109,23 +109,23 @@ def _kink(alpha: float) -> str:
 
 
 # The priors say little where the data speak and keep the flat directions finite where they do not (sigma_a2,
-# sigma_u2 and sigma_v2 trade off as w nears 1). That of one sigma_u2 among many has a scale small against
-# 1/I, so that the logarithm in the density pulls inputs that explain nothing towards 0.
+# sigma_u2 and sigma_v2 trade off as w nears 1). A spread of 2 is a factor of e^4 = 55 either way with 95%.
+# What they say about a target is drawn by benchmarks/prior_predictive.py.
 SIGMA_A2 = Parameter(
-    "sigma_a2", VARIANCE, InverseGamma(1.0, 1.0), "hidden biases",
+    "sigma_a2", VARIANCE, LogNormal(1.0, 2.0), "hidden biases",
     "How far from the centre of the data the function bends (variance of the hidden biases).",
 )  # fmt: skip
 SIGMA_U2 = Parameter(
-    "sigma_u2", VARIANCE, InverseGamma(1.0, 1.0), "hidden weights",
+    "sigma_u2", VARIANCE, LogNormal(1.0, 2.0), "hidden weights",
     "How quickly the function changes along the inputs (variance of the hidden weights).",
-    each=InverseGamma(0.2, 1e-3),
+    each=Relative(LogNormal(1.0, 2.0), 2.0),
 )  # fmt: skip
 SIGMA_B2 = Parameter(
-    "sigma_b2", VARIANCE, InverseGamma(1.0, 0.5), "output bias",
+    "sigma_b2", VARIANCE, LogNormal(0.25, 2.0), "output bias",
     "How far the overall level may lie from the mean of the target.",
 )  # fmt: skip
 SIGMA_V2 = Parameter(
-    "sigma_v2", VARIANCE, InverseGamma(1.0, 1.0), "output weights",
+    "sigma_v2", VARIANCE, LogNormal(1.0, 2.0), "output weights",
     "How large the function may grow (variance of the output weights).",
 )  # fmt: skip
 ALPHA = Parameter(

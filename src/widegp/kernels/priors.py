@@ -1,4 +1,4 @@
-"""Priors of eq. (map_loss_body): Inverse-Gamma for variances, Beta for fractions."""
+"""Priors of eq. (map_loss_body): log-normal or Inverse-Gamma for variances, Beta for fractions."""
 
 from __future__ import annotations
 
@@ -50,6 +50,74 @@ class InverseGamma:
 
     def words(self) -> str:
         return f"Inverse-Gamma({self.shape:.3g}, {self.scale:.3g})"
+
+
+@dataclass(frozen=True)
+class LogNormal:
+    """log(x / median)^2 / (2 spread^2): log x is Gaussian, and its density, that of log x, enters the loss.
+
+    The penalty is even in log x and grows slowly, so that few rows are not drawn to a variance of 0, as by
+    the logarithm of an Inverse-Gamma, and many rows reach one that is thousands of times smaller than the
+    median, which the term scale / x of an Inverse-Gamma forbids.
+    """
+
+    median: float
+    spread: float
+
+    def __post_init__(self) -> None:
+        if not (self.median > 0 and self.spread > 0):
+            raise ValueError(f"LogNormal needs median > 0 and spread > 0; got {self.median}, {self.spread}.")
+
+    def penalty(self, x: np.ndarray) -> float:
+        return float(np.sum(np.log(x / self.median) ** 2)) / (2 * self.spread**2)
+
+    def slope(self, x: np.ndarray) -> np.ndarray:
+        return np.log(x / self.median) / (self.spread**2 * x)
+
+    def scaled(self, factor: float) -> LogNormal:
+        """The prior of ``factor`` times the variance."""
+        return LogNormal(self.median * factor, self.spread)
+
+    def distribution(self) -> Any:
+        from scipy import stats
+
+        return stats.lognorm(self.spread, scale=self.median)
+
+    def words(self) -> str:
+        return f"log-normal, median {self.median:.3g}, spread {self.spread:.3g}"
+
+
+@dataclass(frozen=True)
+class Relative:
+    """common(m) + sum_i log(x_i / m)^2 / (2 spread^2), m the mean of the entries of x (I,).
+
+    The entries are compared with each other, and their mean alone with a scale from outside: equal entries
+    have the penalty that a single variance for all inputs has, whatever their number.
+    """
+
+    common: LogNormal
+    spread: float
+
+    def penalty(self, x: np.ndarray) -> float:
+        m = np.mean(x)
+        return self.common.penalty(m) + float(np.sum(np.log(x / m) ** 2)) / (2 * self.spread**2)
+
+    def slope(self, x: np.ndarray) -> np.ndarray:
+        m = np.mean(x)
+        apart = np.log(x / m) / self.spread**2
+        slopes: np.ndarray = apart / x + (self.common.slope(m) - np.sum(apart) / m) / np.size(x)
+        return slopes
+
+    def scaled(self, factor: float) -> Relative:
+        """The prior of ``factor`` times the variances."""
+        return Relative(self.common.scaled(factor), self.spread)
+
+    def distribution(self) -> Any:
+        """Of one entry."""
+        return LogNormal(self.common.median, float(np.hypot(self.common.spread, self.spread))).distribution()
+
+    def words(self) -> str:
+        return f"{self.common.words()}; entries around their mean with spread {self.spread:.3g}"
 
 
 @dataclass(frozen=True)
