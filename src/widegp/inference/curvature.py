@@ -6,16 +6,35 @@ from dataclasses import replace
 
 import numpy as np
 
+from widegp.approximations.build import Builder
 from widegp.approximations.family import Family
 from widegp.inference.fit import Fitted
 from widegp.inference.objective import MapObjective
-from widegp.inference.result import Direction, Reason
+from widegp.inference.result import Direction, FitResult, Reason
 
 STEP = 1e-3
 # Rows that suffice for second derivatives: an eigenvalue summed over so many is right to a few per cent.
 FEW_ROWS = 50_000
 # Posterior sd of an unconstrained direction above which prior, not data, decided it.
 OPEN_SD = 0.5
+
+
+def described(fitted: Fitted, builder: Builder) -> FitResult:
+    """How the fit ended, with standard errors and open directions."""
+    errors: dict[str, float] = {}
+    undetermined: tuple[Direction, ...] = ()
+    # A Laplace evidence costs ten times as much, and as many of them as parameters most of a fit.
+    if isinstance(fitted.objective, MapObjective):
+        fitted.run.watch.begin("curvature", fitted.values)
+        errors, undetermined = describe(fitted)
+    optimum = fitted.optimum
+    return FitResult(
+        reason=optimum.reason, objective=optimum.value, path=optimum.path, n_iter=optimum.n_iter,
+        n_evaluations=optimum.n_evaluations, jitter=optimum.jitter,
+        approximation=builder.dials.name, backend=builder.backend.name, problem=optimum.problem,
+        rounds=fitted.rounds, standard_errors=errors, undetermined=undetermined,
+        seconds=dict(fitted.seconds),
+    )  # fmt: skip
 
 
 def describe(fitted: Fitted) -> tuple[dict[str, float], tuple[Direction, ...]]:
