@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from widegp import metrics
 from widegp.classifier import WideGPClassifier
-from widegp.latent_gp import merged_rows, weighted_scaler
+from widegp.latent_fit import merged_rows, weighted_scaler
 
 RNG = np.random.default_rng(0)
 

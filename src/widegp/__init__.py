@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from widegp import budget, designs, identifiability, kernels, metrics, networks, simulate
+    from widegp.classifier import WideGPClassifier
     from widegp.estimator import WideGPRegressor, load
     from widegp.inference.priors import Beta, InverseGamma, LogNormal
     from widegp.inference.result import FitResult, Reason
@@ -23,6 +24,7 @@ __all__ = [
     "Predictive",
     "Reason",
     "TableModel",
+    "WideGPClassifier",
     "WideGPRegressor",
     "budget",
     "designs",
@@ -44,6 +46,7 @@ _HOMES = {
     "Predictive": "widegp.predictive",
     "Reason": "widegp.inference.result",
     "TableModel": "widegp.table_model",
+    "WideGPClassifier": "widegp.classifier",
     "WideGPRegressor": "widegp.estimator",
     "load": "widegp.estimator",
 }

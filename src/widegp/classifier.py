@@ -15,23 +15,12 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from widegp.approximations.build import Builder
-from widegp.approximations.layout import Dials
-from widegp.approximations.registry import approximation
-from widegp.compute.backend import choose_backend
-from widegp.engines.base import backend_for, make_engine
-from widegp.inference.fit import OptimizerSettings, fit_map
-from widegp.inference.latent import LatentProblem
-from widegp.inference.objective import start_values
-from widegp.inference.priors import resolve_priors
+from widegp.fitted import FittedGP
 from widegp.kernels.base import Kernel
-from widegp.kernels.registry import named
 from widegp.laplace import Response
-from widegp.latent_gp import FittedLatentGP, merged_rows, weighted_scaler
+from widegp.latent_fit import fit_latent, latent_builder, latent_model, merged_rows, weighted_scaler
 from widegp.likelihoods import Bernoulli
 from widegp.training_table import checked_rows
-
-EXACT_ROWS = 500  # up to here "auto" takes all rows at once; a mode is a dozen factorisations
 
 
 class WideGPClassifier(ClassifierMixin, BaseEstimator):
@@ -52,7 +41,7 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : the classes, sorted.
-    fitted_ : one `FittedLatentGP` for two classes, else one for each class.
+    fitted_ : one `FittedGP` for two classes, else one for each class.
     converged_ : whether the fits ended converged.    n_iter_ : iterations, those of the longest.
     """
 
@@ -111,15 +100,16 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
         rows, codes, weight = merged_rows(np.asarray(X), codes.astype(float), weight)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         scaler = weighted_scaler(rows, weight, self.scale_inputs)
-        builder = self._builder(scaler.transform(rows), seed)
+        builder = latent_builder(self, scaler.transform(rows), seed)
         ones = [1.0] if len(self.classes_) == 2 else [float(c) for c in range(len(self.classes_))]
-        parts: list[FittedLatentGP] = []
+        parts: list[FittedGP] = []
         for one in ones:
-            spent = (time.perf_counter() - began) if self.budget else 0.0
-            share = None if self.budget is None else max(0.0, self.budget - spent) / (len(ones) - len(parts))
-            fitted, level = self._fit_one(builder, (codes == one).astype(float), weight, share)
-            with builder.backend.scope():
-                parts.append(FittedLatentGP.of(fitted, builder, scaler, level, self.predict_neighbors))
+            likelihood, seen = Bernoulli(self.link), (codes == one).astype(float)
+            level = likelihood.level(seen, weight=weight)
+            left = None if self.budget is None else max(0.0, self.budget - time.perf_counter() + began)
+            share = None if left is None else left / (len(ones) - len(parts))
+            fitted = fit_latent(self, builder, Response(likelihood, seen, level, weight), share)
+            parts.append(latent_model(self, fitted, builder, scaler, level))
         self.fitted_ = tuple(parts)
         self.converged_ = all(part.result.converged for part in parts)
         self.n_iter_ = max(1, *(part.result.n_iter for part in parts))
@@ -127,36 +117,6 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
             reasons = {str(part.result.reason) for part in parts if not part.result.converged}
             warnings.warn(f"The fit has not converged: {', '.join(sorted(reasons))}.", ConvergenceWarning, 2)
         return self
-
-    def _builder(self, rows: np.ndarray, seed: int) -> Builder:
-        name = self.approximation
-        if name == "auto":
-            name = "exact" if len(rows) <= EXACT_ROWS else "full-scale"
-        approximation(name)
-        engine = make_engine(self.engine, self.backend)
-        backend = choose_backend(self._kernel(rows.shape[1]), backend_for(engine, self.backend))
-        dials = Dials(
-            name, min(self.rank, len(rows)), self.neighbors, self.anchors, self.ordering, self.block_rows
-        )
-        return Builder(rows, dials, backend, seed, engine)
-
-    def _kernel(self, n_inputs: int) -> Kernel:
-        return named(self.kernel).at_start(n_inputs) if isinstance(self.kernel, str) else self.kernel
-
-    def _fit_one(
-        self, builder: Builder, y: np.ndarray, weight: np.ndarray, seconds: float | None
-    ) -> tuple[Any, float]:
-        """The fit of y in {0, 1} (n,), and the level about which f varies."""
-        likelihood, n_inputs = Bernoulli(self.link), builder.X.shape[1]
-        kernel = self._kernel(n_inputs)
-        level = likelihood.level(y, weight=weight)
-        priors = resolve_priors(self.priors, kernel, n_inputs, self.ard)
-        problem: Any = LatentProblem(kernel, Response(likelihood, y, level, weight), priors)
-        start = start_values(kernel, 1.0, np.zeros(0), n_inputs if self.ard else None)
-        del start["sigma_eps2"]
-        settings = OptimizerSettings("lbfgs", self.max_iter, seconds=seconds, seed=builder.seed)
-        with builder.backend.scope():
-            return fit_map(builder, problem, start, settings), level
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """P(class | x) at the rows of X (q, I), f integrated out: (q, C), columns as in ``classes_``."""
@@ -176,4 +136,5 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """The likeliest class at each row of X (q, I)."""
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        likeliest = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[likeliest]

@@ -29,15 +29,15 @@ from widegp.data.preprocessing import TargetScaler
 from widegp.engines.base import backend_for, make_engine
 from widegp.fitted import FittedGP
 from widegp.inference.choose import calibrate, choose_dials, choose_warp
-from widegp.inference.curvature import describe
+from widegp.inference.curvature import described
 from widegp.inference.fit import Fitted, OptimizerSettings, Run, fit_map
 from widegp.inference.journal import Journal, fingerprint
 from widegp.inference.objective import Problem, start_values
 from widegp.inference.parameters import Values
 from widegp.inference.priors import resolve_priors
-from widegp.inference.result import FitResult
 from widegp.kernels.base import Kernel
 from widegp.kernels.registry import named
+from widegp.latent_fit import fit_response
 from widegp.persist import load_model, save_model
 from widegp.prediction import TrainingRows
 from widegp.predictive import Predictive
@@ -103,6 +103,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         30 rows 10 are held out, and that level needs 19.
     engine : where sums over rows are made: ``"local"``, ``"sharded"`` (all devices that JAX finds; ``"auto"``
         where these are accelerators), ``"dask"`` (the current ``Client``'s cluster), or an engine object.
+    likelihood : ``"gaussian"``, ``"student-t"`` (gross outliers), or, for counts with mean e^f, ``"poisson"``
+        or ``"negative-binomial"``; other than Gaussian by Laplace's approximation.
 
     Attributes
     ----------
@@ -161,6 +163,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         checkpoint: str | os.PathLike[str] | None = None,
         conformal: bool = False,
         engine: Any = "auto",
+        likelihood: str = "gaussian",
     ) -> None:
         self.kernel = kernel
         self.approximation = approximation
@@ -190,6 +193,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         self.checkpoint = checkpoint
         self.conformal = conformal
         self.engine = engine
+        self.likelihood = likelihood
 
     @property
     def input_importance_(self) -> np.ndarray:
@@ -216,13 +220,15 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *,
-        noise_variance: ArrayLike | None = None, progress: Report | None = None,
+        noise_variance: ArrayLike | None = None, exposure: ArrayLike | None = None,
+        progress: Report | None = None,
     ) -> Self:  # fmt: skip
         """Estimate the parameters from X (n, I), y (n,) and prepare predictions.
 
         ``sample_weight`` (n,): a row of weight w counts as w rows with the same target. ``noise_variance``,
         (n,) or a number: variances of y given f where they are known, in the units of y squared; the noise is
-        then not estimated, and that of new rows is taken as their mean.
+        then not estimated, and that of new rows is taken as their mean. ``exposure`` (n,) multiplies the rate
+        of counts: the time or the number at risk that each is of.
 
         ``progress(stage, iteration, objective, values)`` is called once per iteration; with a fifth parameter
         ``outlook`` it hears of every stage, and of the time left (see `widegp.progress`).
@@ -233,9 +239,21 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         """
         began = time.perf_counter()
         self._check_settings()
-        engine = make_engine(self.engine, self.backend)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        table = training_table(self, X, y, seed, sample_weight, noise_variance)
+        with Progress(self.verbose, progress) as shown:
+            if self.likelihood == "gaussian" and exposure is None:
+                table = training_table(self, X, y, seed, sample_weight, noise_variance)
+                model = self._fit_gaussian(table, seed, shown, began)
+            else:
+                known = {"sample_weight": sample_weight, "noise_variance": noise_variance}
+                model = fit_response(self, X, y, exposure, shown.update, known)
+        self.fitted_ = model.lasted(time.perf_counter() - began)
+        if not self.converged_ and self.optimizer == "lbfgs":
+            warnings.warn(f"The fit has not converged: {self.result_.reason}.", ConvergenceWarning, 2)
+        return self
+
+    def _fit_gaussian(self, table: TrainingTable, seed: int, shown: Progress, began: float) -> FittedGP:
+        engine = make_engine(self.engine, self.backend)
         rows, scaler = table.X, TargetScaler.fit(table.y, table.weight)
         target = scaler.transform(table.y)
         kernel, start = self._start(rows)
@@ -250,7 +268,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
             mean = float(table.noise.mean())
             problem = replace(problem, noise=mean / scaler.sd**2, spread=table.noise / mean)
             start = {name: value for name, value in start.items() if name != "sigma_eps2"}
-        with backend.scope(), Progress(self.verbose, progress) as shown:
+        with backend.scope():
             run = Run(self._settings(0.0, seed), journal=journal)
             chosen = self._chosen(table, problem, start, scale, run, builder)
             spent = journal.seconds() if journal else time.perf_counter() - began
@@ -270,13 +288,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
             model = self._model(fitted, builder, warp, table)
             if chosen is not None:
                 model = replace(model, noise_model=stage.form.noise).noted(chosen.words)
-        model = model if table.held is None else model.calibrated_on(*table.held)
-        self.fitted_ = model.lasted(time.perf_counter() - began)
-        if not self.converged_ and self.optimizer == "lbfgs":
-            warnings.warn(
-                f"The fit has not converged: {self.result_.reason}.", ConvergenceWarning, stacklevel=2
-            )
-        return self
+        return model if table.held is None else model.calibrated_on(*table.held)
 
     @property
     def _by_input(self) -> bool:
@@ -402,31 +414,19 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
             inputs=table.scaler, target=TargetScaler.fit(table.y, table.weight), warp=warp, kernel=kernel,
             params=params,
             approximation=builder.dials.name, posterior=posterior, rows=rows,
-            result=self._result(fitted, builder), seed=builder.seed,
+            result=described(fitted, builder), seed=builder.seed,
             n_features=self.n_features_in_, feature_names=None if names is None else tuple(map(str, names)),
             input_importance=None if weights is None else weights / weights.sum(),
             backend=builder.backend.name,
         )  # fmt: skip
 
-    def _result(self, fitted: Fitted, builder: Builder) -> FitResult:
-        optimum = fitted.optimum
-        fitted.run.watch.begin("curvature", fitted.values)
-        errors, undetermined, notes = describe(fitted)
-        return FitResult(
-            reason=optimum.reason, objective=optimum.value, path=optimum.path, n_iter=optimum.n_iter,
-            n_evaluations=optimum.n_evaluations, jitter=optimum.jitter,
-            approximation=builder.dials.name, backend=builder.backend.name, problem=optimum.problem,
-            rounds=fitted.rounds, standard_errors=errors, undetermined=undetermined,
-            seconds=dict(fitted.seconds), notes=notes,
-        )  # fmt: skip
-
-    def predict_distribution(self, X: ArrayLike) -> Predictive:
+    def predict_distribution(self, X: ArrayLike, exposure: ArrayLike | None = None) -> Predictive:
         """The distribution of y at the rows of X (q, I): moments, quantiles, intervals, density, draws.
 
-        The rows are predicted once; everything else that is asked of the result costs little.
+        The rows are predicted once; all else costs little. ``exposure`` (q,) is that of counts, or 1.
         """
         check_is_fitted(self, "fitted_")
-        return self.fitted_.predictive(checked_rows(self, X))
+        return self.fitted_.predictive(checked_rows(self, X), exposure)
 
     def predict(self, X: ArrayLike, return_std: bool = False, *, latent: bool = False) -> Any:
         """Mean of y at the rows of X (q, I), and its standard deviation if asked for.

@@ -7,15 +7,18 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from widegp.conformal import ConformalCalibration, infinite_words, rows_needed
 from widegp.data.input_maps import ChainedMaps, InputMap, LinearMap
 from widegp.data.preprocessing import TargetScaler
 from widegp.inference.result import FitResult
 from widegp.kernels.base import Kernel
+from widegp.likelihoods import Likelihood, log_exposure
 from widegp.noise_model import NoiseModel
-from widegp.prediction import Predictor, TrainingRows, make_predictor
-from widegp.predictive import WarpedGaussian, generator
+from widegp.prediction import Moments, Predictor, TrainingRows, make_predictor
+from widegp.predictive import Predictive, WarpedGaussian, generator
+from widegp.response_predictive import ResponsePredictive
 from widegp.warps import FittedWarp
 
 # The level that `predict_interval` and reports take where none is asked for.
@@ -38,6 +41,7 @@ class FittedGP:
     calibration : of the intervals on rows that were held out, else None.
     noise_model : of noise that varies with x~, else None.
     backend : what computes the predictions.
+    likelihood, level : of y given level + f(x~) + log exposure, where it is not Gaussian, else None.
 
     X is (q, I) everywhere, numbers in the units of the table; the estimator checks what users pass.
     """
@@ -58,6 +62,8 @@ class FittedGP:
     calibration: ConformalCalibration | None = None
     noise_model: NoiseModel | None = None
     backend: str = "auto"
+    likelihood: Likelihood | None = None
+    level: float | None = None
 
     @cached_property
     def predictor(self) -> Predictor:
@@ -91,8 +97,18 @@ class FittedGP:
         """Log posterior density at the estimates, up to a constant."""
         return -self.result.objective
 
-    def predictive(self, X: np.ndarray) -> WarpedGaussian:
-        """The distribution of y at the rows of X."""
+    def latent(self, X: np.ndarray, exposure: ArrayLike | None = None) -> Moments:
+        """Mean and variance of level + f + log exposure at the rows of X, (q,) each."""
+        mean, variance = self.predictor.predict(self.inputs.transform(X))
+        return Moments(mean + (self.level or 0.0) + log_exposure(exposure, len(X)), variance)
+
+    def predictive(self, X: np.ndarray, exposure: ArrayLike | None = None) -> Predictive:
+        """The distribution of y at the rows of X; ``exposure`` (q,) is that of counts."""
+        if self.likelihood is not None:
+            mean, variance = self.latent(X, exposure)
+            return ResponsePredictive(self.likelihood, mean, variance, self.target, self.calibration)
+        if exposure is not None:
+            raise ValueError("exposure is of counts; fit with likelihood='poisson' or 'negative-binomial'.")
         rows = self.inputs.transform(X)
         mean, latent = self.predictor.predict(rows)
         sd = np.sqrt(latent + self.predictor.noise * self.spread(rows))
@@ -111,6 +127,10 @@ class FittedGP:
     def sample(self, X: np.ndarray, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Joint draws of y at the rows of X, noise included: (q, n_samples)."""
         rows, rng = self.inputs.transform(X), generator(random_state)
+        if self.likelihood is not None:
+            mean, covariance = self.predictor.joint(rows)
+            f = rng.multivariate_normal(mean + (self.level or 0.0), covariance, n_samples, method="eigh").T
+            return self.target.inverse_mean(self.likelihood.sample(f, rng))
         draws = self.predictor.sample(rows, n_samples, rng, self.spread(rows))
         return self.target.inverse_mean(self.warp.inverse(draws))
 

@@ -52,7 +52,8 @@ ACTIVATIONS = {"exact_tanh": exact_tanh.fn, "exact_sigmoid": exact_sigmoid.fn}
 # Parts of a `FittedGP` by name, then what the first release reads beside them though the result holds it.
 PARTS = (
     "seed", "inputs", "target", "warp", "kernel", "params", "approximation", "result", "n_features",
-    "feature_names", "input_importance", "calibration", "posterior", "rows", "noise_model",
+    "feature_names", "input_importance", "calibration", "posterior", "rows", "noise_model", "likelihood",
+    "level",
 )  # fmt: skip
 REPEATED = ("converged", "n_iter", "log_posterior")
 

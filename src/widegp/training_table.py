@@ -16,6 +16,7 @@ from widegp.data.stored import is_stored, read_stored
 class TrainingTable(NamedTuple):
     """Scaled rows X (n, I), their targets y (n,), the scaler, the held-out rows and targets, if any, and what
     is known of each row: how often it was seen, weight (n,), and the variance of its noise, noise (n,).
+    ``fitted`` are the rows of the table as it was given that these are.
     """
 
     X: np.ndarray
@@ -24,6 +25,7 @@ class TrainingTable(NamedTuple):
     held: tuple[np.ndarray, np.ndarray] | None
     weight: np.ndarray | None = None
     noise: np.ndarray | None = None
+    fitted: np.ndarray | slice = slice(None)
 
 
 def training_table(
@@ -47,18 +49,18 @@ def training_table(
     X, y = validate_data(estimator, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=1)
     X, y, held = np.ascontiguousarray(X), np.asarray(y, float), None
     noise = None if noise is None else _noise(noise, len(y))
+    fitted = np.arange(len(y))
     if weight is not None:
         weight = _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
-        seen = weight > 0
-        X, y, weight = X[seen], y[seen], weight[seen]
-        noise = None if noise is None else noise[seen]
+        fitted = np.flatnonzero(weight > 0)
     if estimator.conformal:
-        kept, held_out = hold_out(len(y), seed)
-        held = (X[held_out], y[held_out])
-        X, y = X[kept], y[kept]
-        weight, noise = (None if part is None else part[kept] for part in (weight, noise))
+        kept, held_out = (fitted[part] for part in hold_out(len(fitted), seed))
+        held, fitted = (X[held_out], y[held_out]), kept
+    if len(fitted) < len(y):
+        X, y = X[fitted], y[fitted]
+        weight, noise = (None if part is None else part[fitted] for part in (weight, noise))
     scaler = fit_scaler(X, _base_scaling(estimator), weight)
-    return TrainingTable(scaler.transform(X), y, scaler, held, weight, noise)
+    return TrainingTable(scaler.transform(X), y, scaler, held, weight, noise, fitted)
 
 
 def _noise(noise: Any, n_rows: int) -> np.ndarray:

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from widegp.approximations.build import Builder
 from widegp.approximations.family import Family
 from widegp.inference.fit import Fitted
 from widegp.inference.information import prior_information, ratios
 from widegp.inference.objective import MapObjective
 from widegp.inference.optimizers import differences
 from widegp.inference.parameters import PSI
-from widegp.inference.result import Direction, Reason
+from widegp.inference.result import Direction, FitResult, Reason
 
 STEP = 1e-3
 # Rows that suffice for second derivatives: an eigenvalue summed over so many is right to a few per cent.
@@ -32,6 +33,23 @@ class Curvature(NamedTuple):
     standard_errors: dict[str, float]
     undetermined: tuple[Direction, ...]
     notes: tuple[str, ...] = ()
+
+
+def described(fitted: Fitted, builder: Builder) -> FitResult:
+    """How the fit ended, with standard errors and open directions."""
+    found = Curvature({}, ())
+    # A Laplace evidence costs ten times as much, and as many of them as parameters most of a fit.
+    if isinstance(fitted.objective, MapObjective):
+        fitted.run.watch.begin("curvature", fitted.values)
+        found = describe(fitted)
+    optimum = fitted.optimum
+    return FitResult(
+        reason=optimum.reason, objective=optimum.value, path=optimum.path, n_iter=optimum.n_iter,
+        n_evaluations=optimum.n_evaluations, jitter=optimum.jitter,
+        approximation=builder.dials.name, backend=builder.backend.name, problem=optimum.problem,
+        rounds=fitted.rounds, standard_errors=found.standard_errors, undetermined=found.undetermined,
+        seconds=dict(fitted.seconds), notes=found.notes,
+    )  # fmt: skip
 
 
 def describe(fitted: Fitted) -> Curvature:

@@ -15,7 +15,7 @@ from widegp.inference.objective import Answer, with_values
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.priors import Prior, penalty
 from widegp.kernels.base import Kernel
-from widegp.laplace import Mode, Response, Solved, evidence, find_mode
+from widegp.laplace import Mode, Pseudo, Response, Solved, evidence, find_mode
 
 TOLERANCE = 1e-5  # of the mode; the evidence of n rows is then right to better than 1e-10 n
 
@@ -48,6 +48,14 @@ class LatentProblem:
     def response_at(self, values: Values) -> Response:
         """The responses under the likelihood with the given parameters."""
         return self.response.with_psi(np.exp(values["psi"])) if "psi" in values else self.response
+
+    def observed(self, values: Values) -> Observed:
+        """The Gaussian that stands for the likelihood where Newton's method begins, to compare starts by."""
+        response = self.response_at(values)
+        f = response.start()
+        terms = response.terms(f)
+        pseudo = Pseudo.at(terms, f, terms.step)
+        return Observed(pseudo.z, 1.0, pseudo.noise)
 
 
 @dataclass(frozen=True)

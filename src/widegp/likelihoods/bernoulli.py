@@ -11,11 +11,13 @@ from scipy.special import expit, log_expit, log_ndtr, logit, ndtr, ndtri
 
 from widegp.likelihoods.base import Likelihood, Predictive, PsiTerms, Terms, finite_rows, per_row, refuse
 from widegp.likelihoods.quadrature import log_expectation
+from widegp.registry import saveable
 
 FRACTION_FROM = 5.0  # from here on the continued fraction of the Mills ratio has converged
 FRACTION_TERMS = 60
 
 
+@saveable
 @dataclass(frozen=True)
 class Bernoulli(Likelihood):
     """log p = log s(f) for y = 1 and log s(-f) for y = 0, with s the logistic function or Phi."""

@@ -20,6 +20,7 @@ from widegp.likelihoods.base import (
     refuse,
 )
 from widegp.likelihoods.quadrature import expectation, integer_quantile, log_expectation
+from widegp.registry import saveable
 
 MAX_LOG = 300.0  # e^300 is finite, and so are its square and its product with a count
 
@@ -58,6 +59,7 @@ class Counts(Likelihood):
         """P(Y <= y | f) for whole y >= 0, broadcast."""
 
 
+@saveable
 @dataclass(frozen=True)
 class Poisson(Counts):
     """log p = y f - e^f - log y!;  d1 = y - e^f,  W = e^f."""
@@ -82,6 +84,7 @@ class Poisson(Counts):
         return rng.poisson(np.minimum(_mean(f), 1e18)).astype(float)
 
 
+@saveable
 @dataclass(frozen=True)
 class NegativeBinomial(Counts):
     """log p = log C(y + r - 1, y) + y log s + r log(1 - s), s = 1 / (1 + e^-(f - log r)), r = 1 / dispersion;

@@ -10,8 +10,10 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from widegp.likelihoods.base import Likelihood, Parameter, Predictive, PsiTerms, Terms, finite_rows, per_row
+from widegp.registry import saveable
 
 
+@saveable
 @dataclass(frozen=True)
 class Gaussian(Likelihood):
     """log p = -(y - f)^2 / (2 variance) - log(2 pi variance) / 2; W = 1 / variance."""

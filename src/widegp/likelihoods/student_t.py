@@ -18,11 +18,13 @@ from scipy.special import gammaln, logsumexp, ndtr, psi, stdtrit
 
 from widegp.likelihoods.base import Likelihood, Parameter, Predictive, PsiTerms, Terms, finite_rows, per_row
 from widegp.likelihoods.quadrature import chunks, monotone_root
+from widegp.registry import saveable
 
 LEAST_SHARE = 0.2  # of the EM weight, which a row keeps as curvature of a step however far out it is
 NODES = 192  # of the trapezoidal rule over the log of a row's precision
 
 
+@saveable
 @dataclass(frozen=True)
 class StudentT(Likelihood):
     """log p = log c - (nu + 1)/2 log(1 + e^2 / (nu scale^2)), e = y - f, D = nu scale^2 + e^2;

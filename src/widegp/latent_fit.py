@@ -1,0 +1,162 @@
+"""From rows and a likelihood that is not Gaussian to a fitted model: what classifier and regressor share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
+
+from widegp.approximations.build import Builder
+from widegp.approximations.evaluation import Observed
+from widegp.approximations.layout import Dials
+from widegp.approximations.registry import approximation
+from widegp.compute.backend import choose_backend
+from widegp.data.arrays import take
+from widegp.data.input_maps import InputMap
+from widegp.data.preprocessing import InputScaler, TargetScaler
+from widegp.engines.base import backend_for, make_engine
+from widegp.fitted import FittedGP
+from widegp.inference.curvature import described
+from widegp.inference.fit import Fitted, OptimizerSettings, fit_map
+from widegp.inference.latent import LatentProblem
+from widegp.inference.objective import start_values
+from widegp.inference.priors import resolve_priors
+from widegp.kernels.base import Kernel
+from widegp.kernels.registry import named
+from widegp.laplace import Response
+from widegp.likelihoods import Bernoulli, log_exposure, make_likelihood
+from widegp.likelihoods.counts import Counts
+from widegp.prediction import TrainingRows
+from widegp.progress import Report
+from widegp.training_table import training_table
+from widegp.warps import FittedWarp
+
+EXACT_ROWS = 500  # up to here "auto" takes all rows at once; a mode is a dozen factorisations
+UNSCALED = TargetScaler(0.0, 1.0)
+
+
+def latent_builder(estimator: Any, rows: np.ndarray, seed: int) -> Builder:
+    """Of the scaled ``rows`` (n, I) with the dials, backend and engine that the estimator asks for."""
+    name = estimator.approximation
+    if name == "auto":
+        name = "exact" if len(rows) <= EXACT_ROWS else "full-scale"
+    approximation(name)
+    engine = make_engine(estimator.engine, estimator.backend)
+    backend = choose_backend(_kernel(estimator, rows.shape[1]), backend_for(engine, estimator.backend))
+    dials = Dials(
+        name, min(estimator.rank, len(rows)), estimator.neighbors, estimator.anchors, estimator.ordering,
+        estimator.block_rows,
+    )  # fmt: skip
+    return Builder(rows, dials, backend, seed, engine)
+
+
+def fit_latent(
+    estimator: Any, builder: Builder, response: Response, seconds: float | None = None,
+    report: Report | None = None,
+) -> Fitted:  # fmt: skip
+    """The MAP fit of the responses at the builder's rows, within ``seconds`` if given."""
+    n_inputs = builder.X.shape[1]
+    kernel = _kernel(estimator, n_inputs)
+    priors = resolve_priors(estimator.priors, kernel, n_inputs, estimator.ard)
+    problem: Any = LatentProblem(kernel, response, priors)
+    psi = np.log(response.likelihood.psi)
+    start = start_values(kernel, 1.0, psi, n_inputs if estimator.ard else None)
+    del start["sigma_eps2"]
+    settings = OptimizerSettings("lbfgs", estimator.max_iter, seconds=seconds, seed=builder.seed)
+    with builder.backend.scope():
+        return fit_map(builder, problem, start, settings, report)
+
+
+def _kernel(estimator: Any, n_inputs: int) -> Kernel:
+    kernel = estimator.kernel
+    return named(kernel).at_start(n_inputs) if isinstance(kernel, str) else kernel
+
+
+def latent_model(
+    estimator: Any, fitted: Fitted, builder: Builder, inputs: InputMap, level: float,
+    target: TargetScaler = UNSCALED,
+) -> FittedGP:  # fmt: skip
+    """The model at the estimates: predictions condition on the pseudo-targets at the mode of f."""
+    objective: Any = fitted.objective
+    values, problem, order = fitted.values, objective.problem, fitted.layout.order
+    mode = objective.mode(values)
+    if mode.problem is not None:
+        raise ArithmeticError(f"The fit gives no prediction: {mode.problem}; use fewer anchors.")
+    kernel, likelihood = problem.kernel_at(values), problem.response_at(values).likelihood
+    observed, rows = Observed(mode.pseudo.z, 1.0, mode.pseudo.noise), None
+    if order is not None:
+        count, stored = max(estimator.predict_neighbors, builder.dials.neighbors), observed.of(order)
+        rows = TrainingRows(take(builder.X, order), stored.y, kernel, count, stored.spread)
+    params = {k: float(v) if np.ndim(v) == 0 else v for k, v in values.items() if k != "psi"}
+    params |= {p.name: float(v) for p, v in zip(likelihood.parameters, likelihood.psi, strict=True)}
+    with builder.backend.scope():
+        posterior = objective.likelihood.posterior(kernel, observed)
+    weights = kernel.input_weights(builder.X.shape[1]) if estimator.ard else None
+    names = getattr(estimator, "feature_names_in_", None)
+    return FittedGP(
+        inputs=inputs, target=target, warp=FittedWarp("none"), kernel=kernel, params=params,
+        approximation=builder.dials.name, posterior=posterior, rows=rows, result=described(fitted, builder),
+        seed=builder.seed, n_features=estimator.n_features_in_,
+        feature_names=None if names is None else tuple(map(str, names)),
+        input_importance=None if weights is None else weights / weights.sum(),
+        backend=builder.backend.name, likelihood=likelihood, level=level,
+    )  # fmt: skip
+
+
+def fit_response(
+    estimator: Any, X: Any, y: Any, exposure: ArrayLike | None, report: Report | None, known: dict[str, Any]
+) -> FittedGP:
+    """The model of a regressor with ``likelihood`` other than Gaussian; ``known`` is what is known of rows."""
+    likelihood = make_likelihood(estimator.likelihood)
+    if isinstance(likelihood, Bernoulli):
+        raise ValueError(f"likelihood={estimator.likelihood!r} is of classes; use WideGPClassifier.")
+    if known["noise_variance"] is not None:
+        raise ValueError(f"noise_variance is of likelihood='gaussian'; got {estimator.likelihood!r}.")
+    needed = {
+        "conformal": False, "target_transform": None, "optimizer": "lbfgs", "metric": "iso",
+        "noise": "constant",
+    }  # fmt: skip
+    for name, value in needed.items():
+        if getattr(estimator, name) != value:
+            raise ValueError(
+                f"likelihood={estimator.likelihood!r} needs {name}={value!r}; change one of the two settings."
+            )
+    if exposure is not None and not isinstance(likelihood, Counts):
+        raise ValueError(f"exposure is of counts; the likelihood is {estimator.likelihood!r}.")
+    seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
+    table = training_table(estimator, X, y, seed, known["sample_weight"])
+    likelihood.check(table.y)
+    scaler = UNSCALED if isinstance(likelihood, Counts) else TargetScaler.fit(table.y, table.weight)
+    offset = log_exposure(exposure, np.size(y))
+    target, offset = scaler.transform(table.y), offset[table.fitted]
+    weight = 1.0 if table.weight is None else table.weight
+    level = likelihood.level(target, offset, weight)
+    builder = latent_builder(estimator, table.X, seed)
+    response = Response(likelihood, target, offset + level, weight)
+    fitted = fit_latent(estimator, builder, response, estimator.budget, report)
+    return latent_model(estimator, fitted, builder, table.scaler, level, scaler)
+
+
+def merged_rows(
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows that repeat, target included, as one row with the sum of their weights; rows of weight 0 left out.
+
+    The rows come sorted. So a weight of k gives the very fit that k equal rows give.
+    """
+    kept = weight > 0
+    both, inverse = np.unique(np.column_stack([X[kept], y[kept]]), axis=0, return_inverse=True)
+    sums = np.bincount(inverse.ravel(), weights=weight[kept], minlength=len(both))
+    return np.ascontiguousarray(both[:, :-1]), both[:, -1].copy(), sums
+
+
+def weighted_scaler(X: np.ndarray, weight: np.ndarray, kind: str | None) -> InputScaler:
+    """The scaler of rows X (n, I) that count ``weight`` (n,) times."""
+    if kind != "standard":
+        return InputScaler.fit(X, kind)
+    moments = StandardScaler().fit(X, sample_weight=weight)
+    return replace(InputScaler.fit(X[:1], kind), shift=moments.mean_, scale=moments.scale_)

@@ -1,0 +1,114 @@
+"""Counts and heavy tails: WideGPRegressor with a likelihood of its own, and the distributions it predicts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import widegp
+from widegp import metrics
+from widegp.data.preprocessing import TargetScaler
+from widegp.estimator import WideGPRegressor
+from widegp.likelihoods import Bernoulli, NegativeBinomial, Poisson, StudentT
+from widegp.response_predictive import ResponsePredictive
+
+M, V = np.array([0.3, 2.0, 4.0]), np.array([0.2, 0.05, 0.5])
+
+
+def counts(n, seed=0):
+    """Counts with known rates and exposures, overdispersed: variance mu + 0.3 mu^2."""
+    rng = np.random.default_rng(seed)
+    X, exposure = rng.normal(size=(n, 2)), rng.uniform(0.5, 4.0, n)
+    rate = np.exp(1.0 + np.sin(2 * X[:, 0]) + 0.5 * X[:, 1])
+    return X, NegativeBinomial(0.3).sample(np.log(rate * exposure), rng), exposure, rate
+
+
+def test_negative_binomial_learns_rate_exposure_and_dispersion(tmp_path):
+    X, y, exposure, rate = counts(500)
+    model = WideGPRegressor(likelihood="negative-binomial", random_state=0)
+    model.fit(X[:350], y[:350], exposure=exposure[:350])
+    assert model.converged_
+    assert 0.15 < model.params_["dispersion"] < 0.5
+    predicted = model.predict_distribution(X[350:], exposure=exposure[350:])
+    mean_rate = model.predict(X[350:])
+    assert np.corrcoef(np.log(mean_rate), np.log(rate[350:]))[0, 1] > 0.9
+    # Nearly as good as the truth, and far better than one mean for all.
+    truth = -NegativeBinomial(0.3).terms(y[350:], np.log(rate * exposure)[350:]).log_p.mean()
+    assert -predicted.log_density(y[350:]).mean() < truth + 0.15
+    lower, upper = predicted.interval(0.9)
+    assert 0.85 < np.mean((lower <= y[350:]) & (y[350:] <= upper)) <= 1
+    path = tmp_path / "counts.widegp"
+    model.save(path)
+    again = widegp.load(path).predict_distribution(X[350:], exposure=exposure[350:])
+    np.testing.assert_array_equal(again.mean, predicted.mean)
+    assert again.likelihood == predicted.likelihood
+    draws = model.sample_y(X[350:352], 4000)
+    np.testing.assert_allclose(draws.mean(axis=1), mean_rate[:2], rtol=0.15)
+
+
+def test_gross_outliers_hardly_move_a_student_t_fit():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2, 2, (400, 2))
+    f = np.sin(2 * X[:, 0]) + X[:, 1]
+    y = f + 0.1 * rng.standard_normal(400)
+    spoiled = y.copy()
+    spoiled[rng.choice(300, 15, replace=False)] += rng.choice([-20.0, 20.0], 15)
+
+    clean = WideGPRegressor(random_state=0).fit(X[:300], y[:300])
+    # 5% of rows with errors of 200 noise sds; the Gaussian fit to them is many times worse.
+    without = metrics.rmse(y[300:], clean.predict(X[300:]))
+    model = WideGPRegressor(likelihood="student-t", random_state=0).fit(X[:300], spoiled[:300])
+    assert metrics.rmse(y[300:], model.predict(X[300:])) < 1.05 * without
+
+
+def test_distribution_of_counts():
+    predictive = ResponsePredictive(NegativeBinomial(0.2), M, V)
+    y = np.array([0.0, 9.0, 100.0])
+    k = np.arange(3000.0)
+    F = np.stack([[float(predictive[i].cdf(np.array([v]))[0]) for v in k[:400]] for i in range(2)])
+    by_sum = [metrics.crps_from_cdf(y[i : i + 1], F[i : i + 1]) for i in range(2)]
+    np.testing.assert_allclose(predictive[:2].crps(y[:2]), by_sum, atol=1e-6)
+    np.testing.assert_array_equal(predictive[[0, 2]].mean, predictive.mean[[0, 2]])
+    assert predictive.cdf(np.stack([y, y + 1], axis=1)).shape == (3, 2)
+    assert predictive.quantile([0.1, 0.5]).shape == (3, 2)
+    draws = predictive.sample(50_000, 0)
+    np.testing.assert_allclose(draws.mean(axis=1), predictive.mean, rtol=0.05)
+    np.testing.assert_allclose(predictive.latent.quantile([0.5])[:, 0], np.exp(M), rtol=1e-12)
+    by_draws = [metrics.crps_from_samples(y[i : i + 1], draws[i : i + 1]) for i in range(3)]
+    np.testing.assert_allclose(predictive.crps(y), by_draws, rtol=0.03)
+
+
+def test_distribution_of_real_targets_in_their_units():
+    scaler = TargetScaler(50.0, 10.0)
+    predictive = ResponsePredictive(StudentT(4.0, 0.3), M, V, scaler)
+    plain = StudentT(4.0, 0.3).predictive(M, V)
+    y = np.array([52.0, 71.0, 80.0])
+    np.testing.assert_allclose(predictive.mean, 50 + 10 * M)
+    np.testing.assert_allclose(predictive.sd, 10 * np.sqrt(plain.variance))
+    np.testing.assert_allclose(predictive.log_density(y), plain.log_density((y - 50) / 10) - np.log(10))
+    np.testing.assert_allclose(predictive.quantile([0.2])[:, 0], 50 + 10 * plain.quantile(0.2))
+    by_draws = metrics.crps_from_samples(y, predictive.sample(20_000, 1))
+    assert predictive.crps(y).mean() == pytest.approx(by_draws, rel=0.03)
+    np.testing.assert_allclose(predictive.latent.sd, 10 * np.sqrt(V))
+
+
+@pytest.mark.parametrize(
+    ("settings", "y", "exposure", "words"),
+    [
+        ({"likelihood": "gamma"}, [1, 2, 3], None, "Unknown likelihood"),
+        ({"likelihood": "logit"}, [1, 0, 1], None, "WideGPClassifier"),
+        ({"likelihood": "poisson"}, [1, 2.5, 3], None, "whole numbers"),
+        ({"likelihood": "poisson", "conformal": True}, [1, 2, 3], None, "conformal=False"),
+        ({"likelihood": "student-t"}, [1, 2, 3], [1, 1, 1], "exposure is of counts"),
+        ({}, [1, 2, 3], [1, 1, 1], "exposure is of counts"),
+    ],
+)
+def test_what_does_not_go_together_is_said(settings, y, exposure, words):
+    with pytest.raises(ValueError, match=words):
+        WideGPRegressor(**settings).fit(np.arange(3.0)[:, None], y, exposure=exposure)
+
+
+def test_latent_of_a_class_has_no_units():
+    with pytest.raises(ValueError, match="decision_function"):
+        _ = ResponsePredictive(Bernoulli(), M, V).latent
+    assert len(ResponsePredictive(Poisson(), M, V)) == 3
