@@ -10,6 +10,10 @@ import numpy as np
 import pandas as pd
 
 FOLDER = Path(os.environ.get("WIDEGP_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+TARGETS = {
+    "superconductivity": "critical_temp", "yearpredictionmsd_8162": "year", "bike_counts": "count",
+    "diamonds": "price", "hotel_rates": "avg_price_per_room", "mcycle": "accel",
+}  # fmt: skip
 
 
 class Split(NamedTuple):
@@ -19,17 +23,37 @@ class Split(NamedTuple):
     y_test: np.ndarray
 
 
-def load(name: str) -> Split:
-    """``superconductivity``, ``yearpredictionmsd_8162``: a random tenth is test; others: column ``test``."""
+def frame_and_test(name: str, fold: int = 0) -> tuple[pd.DataFrame, str, np.ndarray]:
+    """A table, its target's name and which rows are test rows (n,).
+
+    Test rows are those of column ``test``, or of ``fold``; else the first tenth of the permutation of seed 0.
+    """
     frame = pd.read_parquet(FOLDER / f"{name}.parquet")
     if "test" in frame:
         test = frame.pop("test").to_numpy(bool)
-        target = "y"
+    elif "fold" in frame:
+        test = frame.pop("fold").to_numpy() == fold
     else:
-        target = "critical_temp" if name == "superconductivity" else "year"
         order = np.random.default_rng(0).permutation(len(frame))
         test = np.zeros(len(frame), bool)
         test[order[: len(frame) // 10]] = True
+    return frame, TARGETS.get(name, "y"), test
+
+
+def load(name: str, fold: int = 0) -> Split:
+    """A table of numbers, split by `frame_and_test`."""
+    frame, target, test = frame_and_test(name, fold)
     y = frame.pop(target).to_numpy(float)
     X = frame.to_numpy(float)
+    return Split(X[~test], y[~test], X[test], y[test])
+
+
+def grouped(name: str, seed: int = 0) -> Split:
+    """A tenth of the distinct rows of inputs held out, so that equal inputs stay together."""
+    frame, target, _ = frame_and_test(name)
+    y = frame.pop(target).to_numpy(float)
+    X = frame.to_numpy(float)
+    group = np.unique(X, axis=0, return_inverse=True)[1].ravel()
+    order = np.random.default_rng(seed).permutation(group.max() + 1)
+    test = np.isin(group, order[: len(order) // 10])
     return Split(X[~test], y[~test], X[test], y[test])

@@ -110,7 +110,7 @@ def latent_model(
 def fit_response(
     estimator: Any, X: Any, y: Any, exposure: ArrayLike | None, report: Report | None, known: dict[str, Any]
 ) -> FittedGP:
-    """The model of a regressor with ``likelihood`` other than Gaussian; ``known`` is what is known of rows."""
+    """The model of a regressor whose likelihood is not Gaussian; ``known`` is what is known of rows."""
     likelihood = make_likelihood(estimator.likelihood)
     if isinstance(likelihood, Bernoulli):
         raise ValueError(f"likelihood={estimator.likelihood!r} is of classes; use WideGPClassifier.")
