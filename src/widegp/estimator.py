@@ -19,21 +19,19 @@ from sklearn.utils.validation import check_is_fitted
 from widegp.approximations.build import Builder
 from widegp.approximations.layout import Dials
 from widegp.approximations.registry import approximation
-from widegp.choices.chosen import LEAST_ROWS, Chosen, choose_on
 from widegp.choices.search import Asked
-from widegp.choices.trials import BY_INPUT, Bench
-from widegp.choices.whole import Stage, Whole, fit_whole
+from widegp.choices.table_fit import Estimate, TableFit
 from widegp.compute.backend import Backend, choose_backend
-from widegp.data.arrays import is_mapped, take
+from widegp.data.arrays import take
+from widegp.data.input_maps import ChainedMaps
 from widegp.data.preprocessing import TargetScaler
 from widegp.engines.base import backend_for, make_engine
 from widegp.fitted import FittedGP
-from widegp.inference.choose import calibrate, choose_dials, choose_warp
+from widegp.inference.choose import calibrate, choose_dials
 from widegp.inference.curvature import described
-from widegp.inference.fit import Fitted, OptimizerSettings, Run, fit_map
+from widegp.inference.fit import OptimizerSettings, Run
 from widegp.inference.journal import Journal, fingerprint
 from widegp.inference.objective import Problem, start_values
-from widegp.inference.parameters import Values
 from widegp.inference.priors import resolve_priors
 from widegp.kernels.base import Kernel
 from widegp.kernels.registry import named
@@ -268,70 +266,21 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
             mean = float(table.noise.mean())
             problem = replace(problem, noise=mean / scaler.sd**2, spread=table.noise / mean)
             start = {name: value for name, value in start.items() if name != "sigma_eps2"}
+        by_input = resolve_priors(self.priors, kernel, rows.shape[1], True)
+        spent = journal.seconds() if journal else time.perf_counter() - began
+        run = Run(self._settings(spent, seed), journal=journal)
         with backend.scope():
-            run = Run(self._settings(0.0, seed), journal=journal)
-            chosen = self._chosen(table, problem, start, scale, run, builder)
-            spent = journal.seconds() if journal else time.perf_counter() - began
-            if chosen is None:
-                name, psi = choose_warp(self.target_transform, problem, builder, start, scale, run)
-                problem = replace(problem, warp=make_warp(name, **scale))
-                start = start | ({"psi": psi} if psi.size else {})
-                fitted = fit_map(builder, problem, start, self._settings(spent, seed), shown.update, journal)
-            else:
-                name = chosen.trial.form.warp
-                problem = replace(problem, warp=make_warp(name, **scale))
-                settings = self._settings(spent, seed)
-                stage = self._stage(chosen, problem, builder, settings, shown.update, journal)
-                fitted, builder = stage.fitted, stage.builder
-                table = table._replace(scaler=chosen.maps(table.scaler, stage.form))
-            warp = FittedWarp.fit(target, name, fitted.values.get("psi", np.zeros(0)), **scale)
-            model = self._model(fitted, builder, warp, table)
-            if chosen is not None:
-                model = replace(model, noise_model=stage.form.noise).noted(chosen.words)
+            whole = TableFit(builder, problem, by_input, start, scale, run, shown.update)
+            model = self._model(whole.estimate(self._asked()), table)
         return model if table.held is None else model.calibrated_on(*table.held)
 
     @property
     def _by_input(self) -> bool:
         return self.ard or self.metric == "ard"
 
-    def _chosen(
-        self, table: TrainingTable, problem: Problem, start: Values, scale: dict[str, float], run: Run,
-        builder: Builder,
-    ) -> Chosen | None:  # fmt: skip
-        """What is left open, chosen on held-out rows; None where nothing is, or nothing can be tried."""
+    def _asked(self) -> Asked:
         metric = "ard" if self._by_input else self.metric
-        asked = Asked(self.scale_inputs or "none", self.target_transform or "none", metric, self.noise)
-        fixed = self.optimizer != "lbfgs" or self.start is not None or self.budget is not None
-        fixed = fixed or table.noise is not None or table.weight is not None
-        few = len(table.X) < LEAST_ROWS or is_mapped(table.X) or np.unique(table.y).size < 3
-        # Sums and products of kernels have several geometries; there the first fit is kept.
-        if not asked.open or fixed or few or "sigma_u2" not in start:
-            return None
-        of_each = resolve_priors(self.priors, problem.kernel, table.X.shape[1], True)
-        by_input = replace(problem, priors=of_each)
-        inputs = "standard" if asked.inputs == "auto" else asked.inputs
-        none = np.zeros(0, int)
-        bench = Bench(
-            {inputs: table.X}, problem, by_input, scale, none, none, run, builder.backend, builder.seed
-        )
-        return choose_on(bench, {**start, "sigma_u2": np.asarray(start["sigma_u2"].mean())}, asked)
-
-    def _stage(
-        self, chosen: Chosen, problem: Problem, builder: Builder, settings: OptimizerSettings, report: Any,
-        journal: Journal | None,
-    ) -> Stage:  # fmt: skip
-        """What was chosen, fitted to the whole table."""
-        settings = replace(settings, explore=False)
-        if chosen.by_input:
-            priors = resolve_priors(self.priors, problem.kernel, builder.X.shape[1], True)
-            problem, settings = replace(problem, priors=priors), replace(settings, max_iter=BY_INPUT)
-
-        def fit(builder: Builder, problem: Problem, values: Values, H: Any, parts: bool) -> Fitted:
-            parts = parts and not chosen.by_input
-            return fit_map(builder, problem, values, replace(settings, parts=parts), report, journal, H)
-
-        rows = builder.X if chosen.scaler is None else chosen.scaler.transform(builder.X)
-        return fit_whole(Whole(rows, problem, lambda X: replace(builder, X=X), fit, builder.seed), chosen)
+        return Asked(self.scale_inputs or "none", self.target_transform or "none", metric, self.noise)
 
     def _journal(self, X: np.ndarray, y: np.ndarray, seed: int) -> Journal | None:
         """The journal of this very fit, if evaluations are to be written down."""
@@ -395,8 +344,9 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
             if not isinstance(value, int | np.integer) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
 
-    def _model(self, fitted: Fitted, builder: Builder, warp: FittedWarp, table: TrainingTable) -> FittedGP:
-        """The model at the estimates, of the ``table`` and ``warp`` that it was fitted to."""
+    def _model(self, estimate: Estimate, table: TrainingTable) -> FittedGP:
+        """The model at the estimates, of the ``table`` that it was fitted to."""
+        fitted, builder = estimate.fitted, estimate.builder
         values, objective = fitted.values, fitted.objective
         problem, order = objective.problem, fitted.layout.order
         kernel, observed = problem.kernel_at(values), problem.observed(values)
@@ -409,16 +359,18 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         posterior = objective.likelihood.posterior(kernel, observed)
         by_input = any(np.ndim(params[name]) for name in kernel.per_input)
         weights = kernel.input_weights(builder.X.shape[1]) if by_input else None
-        names = getattr(self, "feature_names_in_", None)
+        names, target = getattr(self, "feature_names_in_", None), TargetScaler.fit(table.y, table.weight)
+        psi, scale = values.get("psi", np.zeros(0)), {"offset": target.mean, "scale": target.sd}
         return FittedGP(
-            inputs=table.scaler, target=TargetScaler.fit(table.y, table.weight), warp=warp, kernel=kernel,
-            params=params,
+            inputs=ChainedMaps((table.scaler, *estimate.maps)) if estimate.maps else table.scaler,
+            target=target, warp=FittedWarp.fit(problem.y, problem.warp.name, psi, **scale),
+            kernel=kernel, params=params,
             approximation=builder.dials.name, posterior=posterior, rows=rows,
             result=described(fitted, builder), seed=builder.seed,
             n_features=self.n_features_in_, feature_names=None if names is None else tuple(map(str, names)),
             input_importance=None if weights is None else weights / weights.sum(),
-            backend=builder.backend.name,
-        )  # fmt: skip
+            noise_model=estimate.noise, backend=builder.backend.name,
+        ).noted(*estimate.notes)  # fmt: skip
 
     def predict_distribution(self, X: ArrayLike, exposure: ArrayLike | None = None) -> Predictive:
         """The distribution of y at the rows of X (q, I): moments, quantiles, intervals, density, draws.

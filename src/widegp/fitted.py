@@ -146,9 +146,9 @@ class FittedGP:
             notes = (*notes, infinite_words(USUAL_LEVEL, calibration.n_rows))
         return replace(self, calibration=calibration, result=replace(self.result, notes=notes))
 
-    def noted(self, words: str) -> Self:
-        """The same, with one more line in the notes of its result."""
-        return replace(self, result=replace(self.result, notes=(*self.result.notes, words)))
+    def noted(self, *words: str) -> Self:
+        """The same, with more lines in the notes of its result."""
+        return replace(self, result=replace(self.result, notes=(*self.result.notes, *words)))
 
     def lasted(self, seconds: float) -> Self:
         """The same, with the seconds that the whole fit took in its result."""

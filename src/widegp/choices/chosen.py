@@ -12,7 +12,7 @@ from widegp.approximations.layout import Dials
 from widegp.choices.moves import LearnMetric, WarpTarget
 from widegp.choices.search import Asked, Candidate, Search, Verdict, choose, replayed, splits
 from widegp.choices.trials import Bench, Form, Trial
-from widegp.data.input_maps import ChainedMaps, LinearMap, QuantileScaler
+from widegp.data.input_maps import LinearMap, QuantileScaler
 from widegp.inference.choose import choose_warp
 from widegp.inference.parameters import Values
 
@@ -45,11 +45,10 @@ class Chosen:
         """Whether there is one sigma_u2 per input."""
         return self.trial.values["sigma_u2"].ndim > 0
 
-    def maps(self, scaler: Any, form: Form) -> Any:
-        """``scaler``, what was chosen to follow it, and the linear map of ``form``."""
+    def maps(self, form: Form) -> tuple[Any, ...]:
+        """What follows the scaling of the table: scores of ranks, the linear map of ``form``."""
         linear = None if form.linear is None else LinearMap(form.linear)
-        parts = tuple(part for part in (scaler, self.scaler, linear) if part is not None)
-        return parts[0] if len(parts) == 1 else ChainedMaps(parts)
+        return tuple(part for part in (self.scaler, linear) if part is not None)
 
     @property
     def words(self) -> str:

@@ -23,8 +23,9 @@ from widegp.noise_model import NoiseModel, fit_noise
 from widegp.prediction import make_predictor
 from widegp.warps import FittedWarp, make_warp
 
-# Iterations from the optimum of a like model, whose curvature is known, and where it is not.
-WARM, COLD, BY_INPUT = 15, 20, 40
+# Iterations from the optimum of a like model whose curvature is known, where it is not, and with one sigma_u2
+# per input: enough to tell models apart.
+WARM, COLD, BY_INPUT = 8, 15, 30
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,100 @@
+"""One table fitted as asked: plainly, or with what is left open chosen on held-out rows first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from widegp.approximations.build import Builder
+from widegp.choices.chosen import LEAST_ROWS, Chosen, choose_on
+from widegp.choices.search import Asked
+from widegp.choices.trials import Bench
+from widegp.choices.whole import Whole, fit_whole
+from widegp.data.arrays import is_mapped
+from widegp.inference.choose import choose_warp
+from widegp.inference.fit import Fitted, Run, fit_map
+from widegp.inference.objective import Problem
+from widegp.inference.parameters import Values
+from widegp.inference.priors import Prior
+from widegp.noise_model import NoiseModel
+from widegp.progress import Report
+from widegp.warps import make_warp
+
+
+class Estimate(NamedTuple):
+    """A fit, the builder of its rows, what maps scaled inputs to these, the noise, and what was chosen."""
+
+    fitted: Fitted
+    builder: Builder
+    maps: tuple[Any, ...] = ()
+    noise: NoiseModel | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableFit:
+    """What a fit is made of.
+
+    builder : of the scaled rows.    problem : kernel, targets, priors; its warp is still to come.
+    by_input : the priors with one sigma_u2 per input.    start : where parameters begin.
+    scale : of the targets, as `make_warp` takes it.    run : settings and journal.
+    """
+
+    builder: Builder
+    problem: Problem
+    by_input: dict[str, Prior]
+    start: Values
+    scale: dict[str, float]
+    run: Run
+    report: Report | None = None
+
+    def estimate(self, asked: Asked) -> Estimate:
+        """The fit of the whole table, as asked; what is open stays plain where it cannot be tried."""
+        settings, target = self.run.settings, self.problem.y
+        fixed = settings.name != "lbfgs" or not settings.explore or settings.seconds is not None
+        known = self.problem.weight is not None or self.problem.spread is not None
+        few = len(target) < LEAST_ROWS or is_mapped(self.builder.X) or np.unique(target).size < 3
+        # Sums and products of kernels have several geometries; there the first fit is kept.
+        if fixed or known or few or not asked.open or "sigma_u2" not in self.start:
+            return self._plain(asked)
+        bench = Bench(
+            {"standard" if asked.inputs == "auto" else asked.inputs: self.builder.X},
+            self.problem, replace(self.problem, priors=self.by_input), self.scale,
+            np.zeros(0, int), np.zeros(0, int), self.run, self.builder.backend, self.builder.seed,
+        )  # fmt: skip
+        start = {**self.start, "sigma_u2": np.asarray(self.start["sigma_u2"].mean())}
+        return self._whole(choose_on(bench, start, asked))
+
+    def _plain(self, asked: Asked) -> Estimate:
+        name, psi = choose_warp(
+            asked.warp, self.problem, self.builder, self.start, self.scale, self.run
+        )
+        start = self.start | ({"psi": psi} if psi.size else {})
+        fitted = self._fit(self.builder, self._warped(name), start, None, False, self.run.settings.explore)
+        return Estimate(fitted, self.builder)
+
+    def _whole(self, chosen: Chosen) -> Estimate:
+        problem = self._warped(chosen.trial.form.warp)
+        if chosen.by_input:
+            problem = replace(problem, priors=self.by_input)
+
+        def fit(builder: Builder, problem: Problem, values: Values, H: Any, parts: bool) -> Fitted:
+            return self._fit(builder, problem, values, H, parts and not chosen.by_input, False)
+
+        X = self.builder.X if chosen.scaler is None else chosen.scaler.transform(self.builder.X)
+        whole = Whole(X, problem, lambda X: replace(self.builder, X=X), fit, self.builder.seed)
+        stage = fit_whole(whole, chosen)
+        return Estimate(
+            stage.fitted, stage.builder, chosen.maps(stage.form), stage.form.noise, (chosen.words,)
+        )
+
+    def _warped(self, name: str) -> Problem:
+        return replace(self.problem, warp=make_warp(name, **self.scale))
+
+    def _fit(
+        self, builder: Builder, problem: Problem, values: Values, H: Any, parts: bool, explore: bool
+    ) -> Fitted:
+        settings = replace(self.run.settings, explore=explore, parts=parts)
+        return fit_map(builder, problem, values, settings, self.report, self.run.journal, H)
