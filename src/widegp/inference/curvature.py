@@ -43,8 +43,10 @@ def described(fitted: Fitted, builder: Builder) -> FitResult:
         fitted.run.watch.begin("curvature", fitted.values)
         found = describe(fitted)
     optimum = fitted.optimum
+    # Where the start has found the optimum, one look at it is all that is left, and counts as one.
+    iterations = max(optimum.n_iter, 1 if optimum.reason is Reason.CONVERGED else 0)
     return FitResult(
-        reason=optimum.reason, objective=optimum.value, path=optimum.path, n_iter=optimum.n_iter,
+        reason=optimum.reason, objective=optimum.value, path=optimum.path, n_iter=iterations,
         n_evaluations=optimum.n_evaluations, jitter=optimum.jitter,
         approximation=builder.dials.name, backend=builder.backend.name, problem=optimum.problem,
         rounds=fitted.rounds, standard_errors=found.standard_errors, undetermined=found.undetermined,
