@@ -231,7 +231,7 @@ def test_a_fit_is_reported_and_explained(name, monkeypatch):
     model = fitted(name, "full-scale")
     told = explain(model, table(12, seed=2)[0], top=1)
     noise = told["balance"]["variance"].pop("noise")
-    rows = model._inputs.transform(table(12, seed=2)[0])
+    rows = model.fitted_.inputs.transform(table(12, seed=2)[0])
     assert noise == model.params_["sigma_eps2"]
     assert sum(told["balance"]["variance"].values()) == pytest.approx(model.kernel_.diag(rows).mean())
     told["balance"]["variance"]["noise"] = noise
