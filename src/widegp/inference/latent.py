@@ -22,11 +22,24 @@ TOLERANCE = 1e-5  # of the mode; the evidence of n rows is then right to better 
 
 @dataclass(frozen=True)
 class LatentProblem:
-    """What is estimated from which responses: all of the MAP loss but the likelihood of the rows."""
+    """What is estimated from which responses: all of the MAP loss but the likelihood of the rows.
+
+    It offers what `widegp.inference.objective.Problem` does. The noise of its pseudo-targets is known.
+    """
 
     kernel: Kernel
     response: Response
     priors: dict[str, Prior]
+    noise: float = 1.0
+
+    @property
+    def weight(self) -> np.ndarray:
+        """How often each row was seen, (n,)."""
+        return np.broadcast_to(np.asarray(self.response.weight, float), self.response.y.shape)
+
+    def repetition(self, noise: float) -> tuple[float, float]:
+        """Nothing: the weights are in the terms of the response."""
+        return 0.0, 0.0
 
     @property
     def psi_bounds(self) -> tuple[tuple[float, float], ...]:
@@ -86,8 +99,9 @@ class LaplaceObjective:
     f: np.ndarray | None = None
 
     @property
-    def n_rows(self) -> int:
-        return self.likelihood.n_rows
+    def n_rows(self) -> float:
+        """Rows of the likelihood, each as often as it was seen."""
+        return self.likelihood.n_rows * float(self.problem.weight.mean())
 
     def __call__(self, z: np.ndarray) -> Answer:
         values = self.space.unpack(z)
