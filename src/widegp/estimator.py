@@ -201,6 +201,12 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         return self.fitted_.input_importance
 
     @classmethod
+    def plain(cls, **changes: Any) -> Self:
+        """The kernel as it is: standardised inputs, one sigma_u2 for all directions, one noise, no warp."""
+        settings = {"metric": "iso", "noise": "constant", "scale_inputs": "standard", "target_transform": None}
+        return cls(**(settings | changes))
+
+    @classmethod
     def paper_protocol(cls, noise_start: float | None = None, **changes: Any) -> Self:
         """The paper's: inputs in [-0.5, 0.5], 50 Adam steps of 1e-3 from sigma^2 = 1, alpha = w = 1/2.
 
