@@ -227,8 +227,8 @@ class TableModel:
 def recondition(regressor: WideGPRegressor, X: np.ndarray, y: np.ndarray) -> WideGPRegressor:
     """The posterior given all rows X (n, I), y (n,) at the estimates of ``regressor``, which has seen a part.
 
-    What is estimated besides (a warp, a metric, noise that varies, a likelihood) cannot be held fixed yet: such
-    a regressor stays as it is.
+    What is estimated besides (a warp, a metric, varying noise, a likelihood) cannot be held fixed yet: such a
+    regressor stays as it is.
     """
     fitted, warp = regressor.fitted_, regressor.transform_
     estimated = (fitted.metric, fitted.noise_model, fitted.likelihood)
