@@ -253,15 +253,15 @@ def make_case(case: int, seed: int, valid: dict[str, bytes], folder: Path) -> tu
 
 def use_table(path: Path, rng: np.random.Generator, encoder: Any) -> None:
     """Everything a fit and a prediction do with a table before the model sees it."""
-    from widegp.data.columns import TableEncoder
+    from widegp.data.columns import TableEncoding
     from widegp.data.tables import TableError, open_table
 
     source = open_table(path)
     table = source.read()
     steps: list[Callable[[], Any]] = [
         lambda: [encoder.transform(batch) for batch in source.batches(rows=20)],
-        lambda: round_trip(TableEncoder.fit(table, str(rng.choice(source.names))), table),
-        lambda: round_trip(TableEncoder.fit(table, None, missing="refuse"), table),
+        lambda: round_trip(TableEncoding.fit(table, str(rng.choice(source.names))), table),
+        lambda: round_trip(TableEncoding.fit(table, None, missing="refuse"), table),
         lambda: [source.sha256(), list(source.batches(rows=1000, columns=source.names[:1]))],
     ]
     for step in steps:
@@ -294,12 +294,12 @@ def check_words(error: Exception) -> None:
 def worker(folder: Path, seed: int, first: int, last: int, until: float) -> None:
     """Runs cases first, ..., last - 1; notes each before it starts, and prints what is not allowed."""
     import widegp
-    from widegp.data.columns import TableEncoder
+    from widegp.data.columns import TableEncoding
     from widegp.data.tables import TableError, open_table
     from widegp.persist import ModelFileError
 
     valid = {path.name: path.read_bytes() for path in (folder / "seeds").iterdir()}
-    encoder = TableEncoder.fit(open_table(folder / "seeds" / "plain.csv").read(), "y")
+    encoder = TableEncoding.fit(open_table(folder / "seeds" / "plain.csv").read(), "y")
     widegp.load(folder / "seeds" / "full.model")
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, taken + MEMORY))

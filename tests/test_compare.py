@@ -18,14 +18,14 @@ from widegp.compare import (
     compare,
     linear_regression,
 )
-from widegp.table_model import Split
+from widegp.table_split import Split
 
 
 def make_split(n=400, q=200, noise=lambda X: 0.5, seed=0) -> Split:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n + q, 3)) * [1.0, 100.0, 0.01] + [0.0, 500.0, 3.0]
     y = X[:, 0] + 0.02 * X[:, 1] + noise(X) * rng.normal(size=n + q)
-    return Split(None, X[:n], y[:n], X[n:], y[n:])
+    return Split(None, X, y, n)
 
 
 def test_linear_regression_is_the_textbooks():
@@ -43,10 +43,8 @@ def test_linear_regression_is_the_textbooks():
 def test_linear_regression_takes_redundant_columns():
     split = make_split(30)
     flags = np.eye(2)[np.arange(230) % 2]
-    wide = Split(
-        None, np.hstack([split.X, flags[:30]]), split.y, np.hstack([split.X_test, flags[:200]]), split.y_test
-    )
-    narrow = Split(None, wide.X[:, :4], split.y, wide.X_test[:, :4], split.y_test)
+    wide = Split(None, np.hstack([split.rows, flags]), split.targets, 30)
+    narrow = Split(None, wide.rows[:, :4], split.targets, 30)
     for name in ("mean", "sd"):
         redundant, plain = (getattr(linear_regression(part, 0.9, 0), name) for part in (wide, narrow))
         np.testing.assert_allclose(redundant, plain, rtol=1e-6)
@@ -105,6 +103,6 @@ def test_all_models_are_scored_once_and_honestly():
 def test_a_perfect_fit_has_finite_scores():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
-    split = Split(None, X[:40], X[:40, 0], X[40:], X[40:, 0])
+    split = Split(None, X, X[:, 0], 40)
     score = linear_regression(split, 0.95, 0).score("linear", split.y_test, 0.95, 0.0)
     assert np.isfinite([score.nll, score.crps, score.rmse]).all()

@@ -13,7 +13,7 @@ from sklearn.inspection import partial_dependence as sklearn_partial_dependence
 
 import widegp.explain
 from widegp import WideGPRegressor, kernels
-from widegp.data.columns import TableEncoder
+from widegp.data.columns import TableEncoding
 from widegp.explain import (
     Source,
     balance,
@@ -138,7 +138,7 @@ def test_sources_are_the_columns_of_the_table():
             "price": [1.0, 2.0, 3.0, 4.0],
         }
     )
-    encoder = TableEncoder.fit(table, "price")
+    encoder = TableEncoding.fit(table, "price")
     sources = source_columns(encoder)
     assert [(s.name, s.is_number) for s in sources] == [
         ("size", True), ("town", False), ("sold", False), ("new", True),

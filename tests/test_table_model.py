@@ -7,15 +7,22 @@ import warnings
 from types import MappingProxyType
 
 import numpy as np
+import pandas as pd
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.metrics import r2_score
 
 import widegp
 from widegp import WideGPRegressor
+from widegp.data.arrays import is_mapped
 from widegp.data.errors import TableError
+from widegp.data.tables import TableSource
+from widegp.notices import Notice
 from widegp.persist import ModelFileError, load_with_table
-from widegp.table_model import TableModel, split_table
+from widegp.table_model import TableModel
+from widegp.table_split import TableSettings, split_table
 
 N = 90
 SETTINGS = {"approximation": "vfe", "rank": 8, "max_iter": 3}
@@ -46,7 +53,7 @@ def by_hand(table: pa.Table) -> np.ndarray:
 class TestSplit:
     def test_test_rows_are_those_of_the_stated_rule(self):
         table = make_table()
-        split = split_table(table, "y", test_fraction=0.3, seed=5)
+        split = split_table(table, TableSettings("y", test_fraction=0.3, seed=5))
         chosen = np.random.default_rng(5).permutation(N)[:27]
         np.testing.assert_array_equal(np.sort(split.y_test), np.sort(table["y"].to_numpy()[chosen]))
         everything = np.concatenate([split.y, split.y_test])
@@ -61,12 +68,12 @@ class TestSplit:
         words[chosen[:4]] = "only held out"
         words[np.setdiff1d(np.arange(N), chosen)[:10]] = "sometimes"
         table = make_table().append_column("word", pa.array(words))
-        split = split_table(table, "y", test_fraction=0.3)
+        split = split_table(table, TableSettings("y", test_fraction=0.3))
         assert [n for n in split.encoder.feature_names if n.startswith("word")] == [
             "word=often",
             "word=sometimes",
         ]
-        assert split.warnings["values of 'word' not seen when fitting"] == 4
+        assert split.warnings[Notice("unseen", "word")] == 4
 
     @pytest.mark.parametrize("row", [0, 41, N - 1])
     def test_a_bad_cell_is_named_by_its_row_in_the_file(self, row):
@@ -76,17 +83,17 @@ class TestSplit:
             values[row] = np.inf
             bad = table.set_column(table.schema.get_field_index(name), name, pa.array(values))
             with pytest.raises(TableError, match=rf"'{name}'.* row {row + 1}\b"):
-                split_table(bad, "y")
+                split_table(bad, TableSettings("y"))
 
     @pytest.mark.parametrize("fraction", [-0.1, 1.0, float("nan")])
     def test_a_share_that_is_none(self, fraction):
         with pytest.raises(TableError, match="test fraction"):
-            split_table(make_table(), "y", test_fraction=fraction)
+            split_table(make_table(), TableSettings("y", test_fraction=fraction))
 
 
 class TestFit:
     def test_it_is_the_regressor_on_the_training_rows(self, model):
-        split = split_table(make_table(), "y", test_fraction=0.3)
+        split = split_table(make_table(), TableSettings("y", test_fraction=0.3))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             alone = WideGPRegressor(random_state=0, target_transform="log", **SETTINGS).fit(split.X, split.y)
@@ -124,7 +131,7 @@ class TestFit:
         assert json.loads(json.dumps(told)) == told
         assert list(dict.fromkeys(stages)) == [
             "reading the table", "encoding the columns", "choosing a start", "fit",
-            "predicting the held-out rows", "gradient boosting beside it",
+            "predicting the held-out rows", "gradient boosting beside it", "conditioning on all rows",
         ]  # fmt: skip
         assert told["yardstick"]["rows"] == 81 and told["yardstick"]["rows_held_out"] == 9
 
@@ -139,11 +146,14 @@ class TestFit:
             "1 value of 'x' outside the training range" in text for text in model.provenance["warnings"]
         )
 
-    def test_an_unknown_target_is_found_before_the_rows_are_read(self, tmp_path, monkeypatch):
+    def test_an_unknown_target_of_a_large_table_is_found_before_its_rows(self, tmp_path, monkeypatch):
         path = tmp_path / "t.parquet"
         pq.write_table(make_table(), path)
-        monkeypatch.setattr("widegp.data.tables.TableSource.read", lambda *_: pytest.fail("rows were read"))
-        with pytest.raises(TableError, match="no column 'Y'; did you mean 'y'"):
+        monkeypatch.setattr("widegp.data.columns.QUICKLY_READ", 10)
+        monkeypatch.setattr(
+            "widegp.data.tables.TableSource.batches", lambda *_, **__: pytest.fail("rows were read")
+        )
+        with pytest.raises(TableError, match="no target 'Y'; did you mean 'y'"):
             TableModel.fit(path, "Y")
 
 
@@ -191,6 +201,114 @@ class TestConformal:
         np.testing.assert_array_equal(loaded.held_out.depth, model.held_out.depth)
         for found, wanted in zip(loaded.predict_batch(after), model.predict_batch(after), strict=True):
             np.testing.assert_array_equal(found, wanted)
+def awkward(n: int = 400) -> pd.DataFrame:
+    """Categories of few and many levels, dates, gaps, and rows without a target."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "x": rng.normal(size=n), "town": rng.choice([f"t{i}" for i in range(25)], n),
+        "kind": rng.choice(["a", "b", None], n), "day": pd.date_range("2019-01-01", periods=n, freq="3D"),
+    })  # fmt: skip
+    level = frame["town"].str[1:].astype(float)
+    frame["price"] = np.sin(2 * frame["x"]) + level / 10 + 0.1 * rng.normal(size=n)
+    frame.loc[::7, "x"] = np.nan
+    frame.loc[[3, 90], "price"] = np.nan
+    return frame
+
+
+class TestFrames:
+    @pytest.fixture(scope="class")
+    def fitted(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return TableModel.fit(awkward(), target="price", approximation="vfe", rank=30, test_fraction=0.25)
+
+    def test_frames_of_every_library_give_the_same_model(self, fitted):
+        frame = awkward()
+        for other in (polars.from_pandas(frame), pa.Table.from_pandas(frame)):
+            split = split_table(other, TableSettings("price", test_fraction=0.25))
+            assert split.encoder == fitted.encoder
+        mean = fitted.predict(frame)
+        np.testing.assert_array_equal(fitted.predict(polars.from_pandas(frame)), mean)
+        assert mean.shape == (len(frame),)
+
+    def test_predictions_are_those_of_batches(self, fitted):
+        frame = awkward().iloc[:50]
+        batch = fitted.predict_batch(pa.Table.from_pandas(frame), level=0.7)
+        np.testing.assert_array_equal(fitted.predict(frame), batch.mean)
+        np.testing.assert_array_equal(fitted.predict_interval(frame, 0.7), [batch.lower, batch.upper])
+
+    def test_the_score_is_scikit_learns(self, fitted):
+        frame = awkward()
+        here = frame["price"].notna()
+        expected = r2_score(frame.loc[here, "price"], fitted.predict(frame)[here])
+        assert fitted.score(frame) == pytest.approx(expected, rel=1e-10) and expected > 0.5
+
+    def test_rows_without_a_target_are_left_out_with_a_line(self, fitted):
+        assert fitted.provenance["rows"] + fitted.provenance["rows_held_out"] == 398
+        assert "2 rows without the target 'price' left out." in fitted.provenance["warnings"]
+        with pytest.raises(TableError, match=r"'price' is missing in row 4 \(2 of 400 rows\); drop"):
+            TableModel.fit(awkward(), "price", missing_target="error")
+
+    def test_what_is_odd_about_a_frame_is_one_warning(self, fitted):
+        odd = awkward().iloc[:3].assign(town="nowhere", more=1)
+        with pytest.warns(UserWarning, match=r"3 rows with the column 'more'.*3 values of 'town' not seen"):
+            fitted.predict(odd)
+
+    def test_the_saved_model_has_seen_all_rows(self, fitted):
+        """At fixed parameters, the posterior is that of a regressor given all rows."""
+        assert fitted.provenance["rows_conditioned_on"] == 398
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            settings = {"approximation": "vfe", "rank": 30, "test_fraction": 0.25}
+            kept = TableModel.fit(awkward(), target="price", keep_held_out=True, **settings)
+            split = split_table(awkward(), TableSettings("price", test_fraction=0.25))
+            alone = WideGPRegressor(
+                approximation="vfe", rank=30, random_state=0, start=kept.regressor.params_, max_iter=0
+            ).fit(split.rows, split.targets)
+        assert kept.provenance["rows_conditioned_on"] == len(split.y)
+        assert kept.regressor.params_ == fitted.regressor.params_
+        mean = fitted.regressor.predict(split.X_test)
+        np.testing.assert_allclose(mean, alone.predict(split.X_test), rtol=1e-9)
+        np.testing.assert_array_equal(kept.held_out.mean, fitted.held_out.mean)
+        np.testing.assert_array_equal(kept.held_out.mean, kept.regressor.predict(split.X_test))
+        closer = np.mean((mean - split.y_test) ** 2)
+        assert closer < np.mean((kept.held_out.mean - split.y_test) ** 2)
+        assert fitted.regressor.result_.path == kept.regressor.result_.path
+
+
+class TestStreamed:
+    """A folder of Parquet in small batches, encoded into a file, gives the table in memory."""
+
+    def test_the_split_is_that_of_the_table_in_memory(self, tmp_path, monkeypatch):
+        frame = awkward()
+        for i in range(4):
+            frame.iloc[100 * i : 100 * (i + 1)].to_parquet(tmp_path / f"{i}.parquet")
+        settings = TableSettings("price", test_fraction=0.25, seed=3)
+        memory = split_table(frame, settings)
+        monkeypatch.setattr("widegp.table_split.IN_MEMORY", 100)
+        batches = TableSource.batches
+        small = lambda self, rows=0, columns=None: batches(self, 37, columns)  # noqa: E731
+        monkeypatch.setattr(TableSource, "batches", small)
+        stored = split_table(tmp_path, settings)
+        assert is_mapped(stored.rows) and is_mapped(stored.X) and not is_mapped(memory.rows)
+        assert stored.encoder.feature_names == memory.encoder.feature_names
+        np.testing.assert_allclose(stored.rows, memory.rows, rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(stored.targets, memory.targets)
+        assert stored.warnings == memory.warnings
+
+    def test_a_fit_from_files(self, tmp_path, monkeypatch):
+        frame = awkward()
+        frame.iloc[:150].to_parquet(tmp_path / "0.parquet")
+        frame.iloc[150:].to_parquet(tmp_path / "1.parquet")
+        monkeypatch.setattr("widegp.table_split.IN_MEMORY", 100)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            settings = {"approximation": "vfe", "rank": 30, "test_fraction": 0.25, "max_iter": 4}
+            stored = TableModel.fit(tmp_path, "price", **settings)
+            monkeypatch.undo()
+            memory = TableModel.fit(frame, "price", **settings)
+        np.testing.assert_allclose(stored.predict(frame), memory.predict(frame), rtol=1e-6)
+        assert stored.provenance["table"]["sha256"] and stored.provenance["rows_conditioned_on"] == 398
 
 
 class TestFile:

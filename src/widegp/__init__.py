@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from widegp.inference.priors import Beta, InverseGamma, LogNormal
     from widegp.inference.result import FitResult, Reason
     from widegp.predictive import Predictive
+    from widegp.table_encoder import TableEncoder
     from widegp.table_model import TableModel
 
 __version__ = "0.1.0"
@@ -23,6 +24,7 @@ __all__ = [
     "LogNormal",
     "Predictive",
     "Reason",
+    "TableEncoder",
     "TableModel",
     "WideGPClassifier",
     "WideGPRegressor",
@@ -45,6 +47,7 @@ _HOMES = {
     "LogNormal": "widegp.inference.priors",
     "Predictive": "widegp.predictive",
     "Reason": "widegp.inference.result",
+    "TableEncoder": "widegp.table_encoder",
     "TableModel": "widegp.table_model",
     "WideGPClassifier": "widegp.classifier",
     "WideGPRegressor": "widegp.estimator",

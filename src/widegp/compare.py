@@ -14,7 +14,8 @@ from scipy.special import ndtr, ndtri
 from widegp import metrics
 from widegp.estimator import WideGPRegressor
 from widegp.held_out import HeldOut
-from widegp.table_model import Report, Split
+from widegp.table_model import Report
+from widegp.table_split import Split
 from widegp.yardstick import booster
 
 FOLDS = 5

@@ -14,7 +14,7 @@ from widegp.kernels.base import Kernel
 from widegp.kernels.moment import MomentKernel
 
 if TYPE_CHECKING:
-    from widegp.data.columns import TableEncoder
+    from widegp.data.columns import TableEncoding
 
 # With several hundred neighbours a prediction costs milliseconds, so their number is bounded, not the rows.
 EFFECT_PREDICTIONS = 6_000
@@ -53,7 +53,7 @@ class Source(NamedTuple):
     is_number: bool = True
 
 
-def source_columns(encoder: TableEncoder) -> list[Source]:
+def source_columns(encoder: TableEncoding) -> list[Source]:
     """The columns that give inputs, with the places of these in the order of ``encoder.feature_names``."""
     found, at = [], 0
     for column in encoder.columns:

@@ -10,30 +10,36 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from widegp.data.columns import TableEncoder, in_words
-from widegp.data.errors import TableError, quoted, similar
+from widegp.data.columns import TableEncoding
+from widegp.data.errors import quoted
 from widegp.data.ranges import outside_range
-from widegp.data.tables import TableSource, open_table
+from widegp.data.tables import open_table
 from widegp.estimator import WideGPRegressor
 from widegp.held_out import HeldOut
+from widegp.metrics import rmse
+from widegp.notices import Notice, in_words
 from widegp.persist import ModelFileError, TablePart, load_with_table, save_model
+from widegp.table_split import Split, TableSettings, split_table
 from widegp.yardstick import measure
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from widegp.predictive import Predictive
+
 Report = Callable[[str, int, float, dict[str, np.ndarray]], None]
 
-# Fewer training rows than this leave nothing to estimate from.
-LEAST_ROWS = 3
+# Rows of a table that are predicted at once.
+BATCH_ROWS = 16384
 LIBRARIES = ("widegp", "numpy", "scipy", "scikit-learn", "jax", "numba", "pyarrow")
 
 
@@ -48,57 +54,8 @@ class Predicted(NamedTuple):
     sd: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
-    warnings: Counter[str]
+    warnings: Counter[Notice]
     outside: np.ndarray
-
-
-@dataclass(frozen=True)
-class Split:
-    """A table as numbers: training rows X (n, I), y (n,), held-out rows X_test (q, I), y_test (q,)."""
-
-    encoder: TableEncoder
-    X: np.ndarray
-    y: np.ndarray
-    X_test: np.ndarray
-    y_test: np.ndarray
-    warnings: Counter[str] = field(default_factory=Counter)
-
-
-def split_table(
-    table: pa.Table,
-    target: str,
-    drop: Sequence[str] = (),
-    test_fraction: float = 0.1,
-    seed: int = 0,
-    missing: str = "impute",
-) -> Split:
-    """Hold out a random share of the rows and encode all by what the training rows show.
-
-    The test rows are the first floor(n ``test_fraction``) of NumPy's default_rng(seed).permutation(n).
-    """
-    if not 0 <= test_fraction < 1:
-        raise TableError(f"The test fraction is {test_fraction}; pass a number from 0 to below 1, e.g. 0.1.")
-    n = table.num_rows
-    order = np.random.default_rng(seed).permutation(n)
-    count = int(n * test_fraction)
-    test, train = np.sort(order[:count]), np.sort(order[count:])
-    if len(train) < LEAST_ROWS:
-        raise TableError(
-            f"The table has {n} rows, which leaves {len(train)} to fit on;"
-            f" pass a table with more rows (at least {LEAST_ROWS} to fit on)."
-        )
-    try:
-        encoder = TableEncoder.fit(table.take(train), target, drop, missing)
-    except TableError:
-        # The whole table has the same fault, and its rows count as those of the file.
-        TableEncoder.fit(table, target, drop, missing)
-        raise
-    y = encoder.target(table)
-    if np.ptp(y[train]) == 0:
-        raise TableError(f"The target {target!r} is {y[train[0]]:g} in every row; pass a column that varies.")
-    # All rows at once, so that their numbers are right; training rows alone are never out of range.
-    X, noticed = encoder.transform(table)
-    return Split(encoder, X[train], y[train], X[test], y[test], noticed)
 
 
 @dataclass(frozen=True)
@@ -106,12 +63,13 @@ class TableModel:
     """A regressor, the encoding of its table, its predictions of held-out rows, and where it comes from.
 
     encoder : from columns of a table to the inputs of the regressor.
-    regressor : fitted on the training rows alone.
-    held_out : predictions of the rows that were kept apart; None where there were none.
+    regressor : its parameters are estimated from the training rows; unless the held-out rows were to be kept
+        apart, its predictions are conditioned on all rows.
+    held_out : predictions of the rows that were kept apart, made before; None where there were none.
     provenance : versions, settings, seed, hash of the table, date, rows, seconds, peak memory, warnings.
     """
 
-    encoder: TableEncoder
+    encoder: TableEncoding
     regressor: WideGPRegressor
     held_out: HeldOut | None
     provenance: dict[str, Any]
@@ -119,37 +77,42 @@ class TableModel:
     @classmethod
     def fit(
         cls,
-        source: str | os.PathLike[str] | TableSource | pa.Table,
+        source: Any,
         target: str,
-        drop: Sequence[str] = (),
-        test_fraction: float = 0.1,
-        seed: int = 0,
-        missing: str = "impute",
+        *,
         progress: Report | None = None,
         command: str | None = None,
+        keep_held_out: bool = False,
         yardstick: bool = True,
         **settings: Any,
     ) -> Self:
-        """Split the table, encode it, fit ``WideGPRegressor(**settings)`` and predict the held-out rows.
+        """Split the table, encode it, fit a `WideGPRegressor`, predict the held-out rows, condition on all.
 
-        ``progress`` is that of ``WideGPRegressor.fit``, called besides with iteration 0, no values and an
-        objective of NaN as each other stage begins; ``command`` is kept for the record. ``yardstick``: fit
-        gradient boosting beside it (seconds) and keep both held-out errors in ``provenance``.
+        source : a path, a frame of pandas, polars or Dask, an Arrow table, or a `TableSource`.
+        progress : as of ``WideGPRegressor.fit``, called besides with iteration 0, no values and an objective
+            of NaN as each other stage begins.    command : kept for the record.
+        keep_held_out : leave the held-out rows out of the saved model too.
+        yardstick : fit gradient boosting beside it (seconds), keep both held-out errors in ``provenance``.
+        settings : by name those of `TableSettings` (``drop``, ``test_fraction``, ``seed``, ``missing``,
+            ``missing_target``) and `Reading` (``decimal``, ``thousands``, ``dates``, ``encoding``); all
+            others are of the `WideGPRegressor`.
         """
         began, date = time.perf_counter(), datetime.now(UTC)
         stage = _stages(progress)
+        chosen = TableSettings.taken_from(settings, target=target)
         stage("reading the table")
-        table, origin = read_table(source, target)
+        table = open_table(source, chosen.reading)
         stage("encoding the columns")
-        split = split_table(table, target, drop, test_fraction, seed, missing)
-        del table
-        regressor = WideGPRegressor(random_state=seed, **settings)
+        split = split_table(table, chosen)
+        regressor = WideGPRegressor(random_state=chosen.seed, **settings)
         stage("choosing a start")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             regressor.fit(split.X, split.y, progress=progress)
-            stage("predicting the held-out rows")
-            held_out = HeldOut.of(regressor, split.X_test, split.y_test) if len(split.y_test) else None
+            held_out = None
+            if len(split.y_test):
+                stage("predicting the held-out rows")
+                held_out = HeldOut.of(regressor, split.X_test, split.y_test)
         for w in caught:
             # Kept for the record below, they are still to be heard.
             warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
@@ -157,19 +120,25 @@ class TableModel:
         if yardstick and held_out is not None:
             stage("gradient boosting beside it")
             train, test = (split.X, split.y), (split.X_test, split.y_test)
-            beside = measure(train, test, held_out.mean, seed).to_dict()
+            beside = measure(train, test, held_out.mean, chosen.seed).to_dict()
+        scored = regressor
+        if held_out is not None and not keep_held_out:
+            stage("conditioning on all rows")
+            regressor = recondition(scored, split.rows, split.targets)
+        path = None if table.path is None else str(table.path)
         provenance = {
             "command": command,
             "date": date.isoformat(timespec="seconds"),
-            "table": origin,
+            "table": {"path": path, "sha256": table.sha256(), "rows": len(split.targets)},
             "target": target,
-            "drop": list(drop),
-            "seed": seed,
-            "test_fraction": test_fraction,
-            "missing": missing,
+            "drop": list(chosen.drop),
+            "seed": chosen.seed,
+            "test_fraction": chosen.test_fraction,
+            "missing": chosen.missing,
             "settings": {k: v for k, v in settings.items() if k != "checkpoint"},
             "rows": len(split.y),
             "rows_held_out": len(split.y_test),
+            "rows_conditioned_on": len(split.y if regressor is scored else split.targets),
             "seconds": round(time.perf_counter() - began, 3),
             "peak_memory": peak_memory(),
             "warnings": _warned(split) + _news(caught),
@@ -200,6 +169,32 @@ class TableModel:
         outside = outside_range(self.encoder.columns, X)
         return Predicted(predictive.mean, predictive.sd, *predictive.interval(level), noticed, outside)
 
+    def predict_distribution(self, table: Any) -> Predictive:
+        """The distribution of the target at the rows of anything that ``fit`` takes.
+
+        What is odd about the rows is one warning.
+        """
+        encoded = [self.encoder.transform(batch) for batch in open_table(table).batches(BATCH_ROWS)]
+        noticed = sum((odd for _, odd in encoded), Counter[Notice]())
+        if noticed:
+            warnings.warn("; ".join(in_words(noticed)) + ".", UserWarning, stacklevel=2)
+        return self.regressor.predict_distribution(np.concatenate([X for X, _ in encoded]))
+
+    def predict(self, table: Any) -> np.ndarray:
+        """Mean of the target, (q,)."""
+        return self.predict_distribution(table).mean
+
+    def predict_interval(self, table: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the central interval that a new target falls into with probability ``level``, (q,) each."""
+        return self.predict_distribution(table).interval(level)
+
+    def score(self, table: Any) -> float:
+        """R2 = 1 - MSE / variance of the target at the rows that have one, as scikit-learn's."""
+        source = open_table(table)
+        y = np.concatenate([self.encoder.target(batch) for batch in source.batches(columns=[self.target])])
+        here = ~np.isnan(y)
+        return 1 - rmse(y[here], self.predict(source)[here]) ** 2 / float(np.var(y[here]))
+
     def inputs_held(self) -> np.ndarray:
         """Rows that the model holds anyway, in the units of its inputs: anchors, else training rows."""
         return self.regressor.fitted_.rows_held
@@ -222,25 +217,37 @@ class TableModel:
             regressor.predict_neighbors = predict_neighbors
         try:
             held_out = HeldOut.from_arrays(arrays) if arrays else None
-            return cls(TableEncoder.from_dict(text["encoder"]), regressor, held_out, text["provenance"])
+            return cls(TableEncoding.from_dict(text["encoder"]), regressor, held_out, text["provenance"])
         except Exception as error:
             raise ModelFileError(
                 f"The columns in {path} cannot be read ({error!r}); fit the model again."
             ) from error
 
 
-def read_table(
-    source: str | os.PathLike[str] | TableSource | pa.Table, target: str
-) -> tuple[pa.Table, dict[str, Any]]:
-    """The whole table, and where it comes from: its path and the hash of its bytes, if it is a file."""
-    if isinstance(source, str | os.PathLike):
-        source = open_table(source)
-    if not isinstance(source, TableSource):
-        return source, {"path": None, "sha256": None, "rows": source.num_rows}
-    if target not in source.names:
-        raise TableError(f"{source.path} has no column {quoted(target)}; {similar(target, source.names)}")
-    table = source.read()
-    return table, {"path": str(source.path), "sha256": source.sha256(), "rows": table.num_rows}
+def recondition(regressor: WideGPRegressor, X: np.ndarray, y: np.ndarray) -> WideGPRegressor:
+    """The posterior given all rows X (n, I), y (n,) at the estimates of ``regressor``, which has seen a part.
+
+    What is estimated besides (a warp, a metric, varying noise, a likelihood) cannot be held fixed yet: such a
+    regressor stays as it is.
+    """
+    fitted, warp = regressor.fitted_, regressor.transform_
+    estimated = (fitted.metric, fitted.noise_model, fitted.likelihood)
+    if len(warp.psi) or any(part is not None for part in estimated) or regressor.scale_inputs == "auto":
+        return regressor
+    fixed = {
+        "start": dict(fitted.params), "max_iter": 0, "approximation": fitted.approximation,
+        "target_transform": None if warp.name == "none" else warp.name, "budget": None, "checkpoint": None,
+    }  # fmt: skip
+    if regressor.approximation == "auto" and fitted.approximation != "exact":
+        fixed["rank"] = len(regressor.anchors_)
+    asked = regressor.get_params(deep=False)
+    again = clone(regressor).set_params(**fixed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        again.fit(X, y).set_params(**asked)
+    # How the fit of the parameters ended is told of the fit, not of this step.
+    again.fitted_ = replace(again.fitted_, params=fitted.params, result=fitted.result)
+    return again
 
 
 def versions() -> dict[str, str]:
@@ -268,12 +275,14 @@ def _stages(progress: Report | None) -> Callable[[str], None]:
 
 
 def _warned(split: Split) -> list[str]:
-    """What is odd about the held-out rows, and inputs that look like row numbers."""
-    out = [f"Held-out rows: {text}." for text in in_words(split.warnings)]
-    for name in split.encoder.like_identifiers():
-        out.append(
-            f"{quoted(name)} holds whole numbers in order, all different: if it is an identifier, drop it."
-        )
+    """What is odd about the rows, and inputs that look like row numbers."""
+    about = {n: c for n, c in split.warnings.items() if n.kind != "no target"}
+    out = [f"Held-out rows: {text}." for text in in_words(Counter(about))]
+    out += [f"{n.words(c)}." for n, c in split.warnings.items() if n.kind == "no target" and c]
+    alone = len(split.encoder.input_names) == 1
+    for column in split.encoder.columns:
+        ordered = [notice for notice in column.notes if notice.kind == "in order" and not alone]
+        out += [f"{quoted(column.name)}: {notice.words()}." for notice in ordered]
     return out
 
 

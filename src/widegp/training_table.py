@@ -10,7 +10,10 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from widegp.conformal import hold_out
 from widegp.data.input_maps import InputMap, fit_scaler
-from widegp.data.stored import is_stored, read_stored
+from widegp.data.stored import USE_TABLE_MODEL, is_stored, read_stored
+
+# Parts of the names of the types of columns that are numbers, in pandas and polars.
+NUMBER_TYPES = ("int", "float", "double", "bool", "decimal")
 
 
 class TrainingTable(NamedTuple):
@@ -46,6 +49,7 @@ def training_table(
         if table.names is not None:
             estimator.feature_names_in_ = np.array(table.names, dtype=object)
         return TrainingTable(table.X, table.y, table.scaler, None)
+    _check_columns(X)
     X, y = validate_data(estimator, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=1)
     X, y, held = np.ascontiguousarray(X), np.asarray(y, float), None
     noise = None if noise is None else _noise(noise, len(y))
@@ -79,4 +83,18 @@ def _base_scaling(estimator: Any) -> str | None:
 
 def checked_rows(estimator: Any, X: ArrayLike) -> np.ndarray:
     """Rows to predict, (q, I), with the features that the fit saw."""
+    _check_columns(X)
     return np.ascontiguousarray(validate_data(estimator, X, dtype=np.float64, reset=False))
+
+
+def _check_columns(X: Any) -> None:
+    """Refuse frames with columns of text, dates or categories in one sentence; scikit-learn checks arrays."""
+    types = getattr(X, "dtypes", None)
+    if types is None or not hasattr(X, "columns"):
+        return
+    for name, kind in zip(X.columns, types, strict=True):
+        kind = getattr(getattr(kind, "categories", None), "dtype", kind)
+        if not any(word in str(kind).lower() for word in NUMBER_TYPES) and str(kind) != "object":
+            raise ValueError(f"Column {name!r} holds {kind} values, no numbers; {USE_TABLE_MODEL}")
+        if str(kind) == "object" and any(isinstance(value, str) for value in X[name]):
+            raise ValueError(f"Column {name!r} holds text, no numbers; {USE_TABLE_MODEL}")

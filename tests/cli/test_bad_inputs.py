@@ -47,6 +47,11 @@ def cells(value: object, n: int = 12, at: int = 7) -> list[object]:
     return [value if i == at else i + 0.5 for i in range(n)]
 
 
+def whole(**seeds: int) -> dict[str, object]:
+    """Columns of whole numbers, which say nothing about decimal marks."""
+    return {name: np.random.default_rng(seed).integers(0, 99, 12) for name, seed in seeds.items()}
+
+
 TABLES = {
     "empty": (b"", "is empty"),
     "header only": (b"x,y\n", "no rows"),
@@ -55,13 +60,20 @@ TABLES = {
     "unclosed quote": (b'x,y\n1,2\n"3,4\n' + b"5,6\n" * 9, "quot"),
     "two columns of one name": (b"x,x,y\n" + b"1,2,3\n" * 9, "alike"),
     "a column without name": (b"x,,y\n" + b"1,2,3\n" * 9, "no name"),
+    "two columns without name": (b"x,,,y\n" + b"1,2,3,4\n" * 9, "(2) Column 3"),
     "not UTF-8": (b"x,y\n" + b"1,2\n" * 5 + b"caf\xe9,3\n", "UTF-8"),
-    "UTF-16": ("x,y\n1,2\n".encode("utf-16"), "UTF-16"),
-    "gzip": (gzip.compress(csv()), "gzip"),
-    "a workbook": (b"PK\x03\x04" + bytes(50), "Excel"),
+    "UTF-16 cut off": ("x,y\n1,2\n".encode("utf-16")[:-1], "cannot be read"),
+    "gzip cut off": (gzip.compress(csv())[:40], "cannot be read"),
+    "zstd": (b"\x28\xb5\x2f\xfd" + bytes(50), "zstd"),
+    "a damaged workbook": (b"PK\x03\x04" + bytes(50), "cannot be read"),
+    "an old workbook": (b"\xd0\xcf\x11\xe0" + bytes(50), "old Excel"),
     "bytes": (bytes(range(256)) * 4, "neither text"),
     "a target of words": (csv(y=list("abcdefghijkl")), "'y'"),
-    "a target with a gap": (csv(y=cells(None)), "row 8"),
+    "a target of gaps": (csv(y=[None] * 12), "missing in row 1 (12 of 12 rows)"),
+    "a target of dates": (csv(y=[f"2020-01-{i:02d}" for i in range(1, 13)]), "no number"),
+    "a target of booleans": (csv(y=["true", "false"] * 6), "no number"),
+    "two targets in all": (csv(y=[1, 2] + [None] * 10), "2 rows, which leaves 2"),
+    "a target of two meanings": (csv(y=["1,234", "5,678"] * 6, **whole(x=1, z=2)), "mean 1234 or 1.234; say"),
     "a target with a word": (csv(y=cells("oops")), "oops"),
     "an infinite target": (csv(y=cells("inf")), "row 8"),
     "a constant target": (csv(y=[3.5] * 12), "every row"),
@@ -69,8 +81,17 @@ TABLES = {
     "an infinite input": (csv(x=cells("-inf")), "row 8"),
     "an enormous input": (csv(x=cells(1e200)), "row 8"),
     "numbers and a word": (csv(x=cells("oops")), "oops"),
-    "numbers with thousands": (csv(x=[f"1,{i}00.5" for i in range(100, 112)]), "plainly"),
-    "ambiguous dates": (csv(x=[f"0{i}/02/2020" for i in range(1, 10)] + ["10/02/2020"] * 3), "2024-12-31"),
+    "wrong thousands": (csv(x=[*(f"1,{i}.5" for i in range(100, 111)), "1,10000.5"]), "1,10000.5"),
+    "ambiguous thousands": (csv(x=[f"1,{i}" for i in range(100, 112)], **whole(y=1, z=2)), "--decimal"),
+    "ambiguous dates": (csv(x=[f"0{i}/02/2020" for i in range(1, 10)] + ["10/02/2020"] * 3), "--dates"),
+    "years of two digits": (csv(x=[f"0{i}.02.20" for i in range(1, 10)] + ["10.02.20"] * 3), "four digits"),
+    "a day that is none": (csv(x=[f"{i}.02.2020" for i in range(20, 32)]), "'30.02.2020' in row 11"),
+    "percent signs here and there": (csv(x=["5%", "7"] * 6), "different signs"),
+    "several things": (
+        csv(x=cells("oops"), z=[f"0{i % 9 + 1}/02/2020" for i in range(12)], y=cells("inf")),
+        "3 problems: (1) Column 'x' holds numbers but for 'oops' in row 8",
+    ),
+    "others": (csv(x=cells("inf"), z=cells("1e200"), y=[3] * 12), "3 problems: (1) The target 'y' is 3"),
     "one row": (b"x,y\n1,2\n", "1 row"),
     "inputs without values": (csv(x=[None] * 12, z=None), "No column"),
     "constant inputs": (csv(x=[1] * 12, z=[2] * 12), "No column"),
@@ -96,10 +117,25 @@ def test_tables_that_cannot_be_compared_on(name, tmp_path):
     assert words in refused(tmp_path, "compare", tmp_path / "table.csv", "--target", "y")
 
 
+def test_rows_without_a_target_by_choice(tmp_path):
+    (tmp_path / "table.csv").write_bytes(csv(y=cells(None)))
+    strict = ["--missing-target", "error"]
+    arguments = ["fit", tmp_path / "table.csv", "--target", "y", "--out", tmp_path / "m.widegp"]
+    assert "missing in row 8 (1 of 12 rows)" in refused(tmp_path, *arguments, *QUICK, *strict)
+
+
 OPTIONS = {
     "an unknown target": (["--target", "prize"], "did you mean 'price'"),
     "a target in other case": (["--target", "Price"], "'price'"),
     "an unknown column to drop": (["--drop", "rom"], "'rooms'"),
+    "two unknown columns to drop": (["--drop", "rom,sise"], "2 problems: (1) "),
+    "three at once": (["--target", "prize", "--drop", "rom", "--missing", "refuse"], "3 problems: (1) "),
+    "no such decimal mark": (["--decimal", ";"], "--decimal"),
+    "a mark used twice": (["--decimal", ",", "--thousands", ","], "thousands=',' cannot be"),
+    "no such order of dates": (["--dates", "year-first"], "--dates"),
+    "no such encoding": (["--encoding", "cp12520"], "'cp12520' is no encoding"),
+    "another encoding": (["--encoding", "utf-16"], "cannot be read"),
+    "no such rule for targets": (["--missing-target", "guess"], "--missing-target"),
     "dropping the target": (["--drop", "price"], "cannot be dropped"),
     "dropping all": ([f"--drop={c}" for c in ("id", "size", "rooms", "city", "built")], "No column"),
     "gaps refused": (["--missing", "refuse"], "row 4"),
@@ -114,7 +150,8 @@ OPTIONS = {
     "an unknown backend": (["--backend", "magic"], "--backend"),
     "a budget of words": (["--budget", "abc"], "like 90s, 5m or 2h"),
     "a negative budget": (["--budget=-5s"], "--budget"),
-    "no budget": (["--budget", "0"], "--budget"),
+    "no budget": (["--budget", "0s"], "--budget"),
+    "a budget without a unit": (["--budget", "2"], "'2' has no unit; write 2s, 2m or 2h"),
     "a test fraction of 2": (["--test-fraction", "2"], "--test-fraction"),
     "a test fraction of nan": (["--test-fraction", "nan"], "--test-fraction"),
     "all rows held out": (["--test-fraction", "0.99"], "leaves 1 to fit on"),

@@ -6,7 +6,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from widegp.data.columns import TableEncoder
+from widegp.data.columns import TableEncoding
 from widegp.data.ranges import outside_range
 
 DAYS = pd.date_range("2020-01-01", periods=101, freq="10D")
@@ -24,7 +24,7 @@ def encoder():
             "y": range(101),
         }
     )
-    return TableEncoder.fit(pa.Table.from_pandas(frame), "y")
+    return TableEncoding.fit(pa.Table.from_pandas(frame), "y")
 
 
 def row(**changes):

@@ -168,7 +168,7 @@ def test_errors_name_the_row_and_the_column(tmp_path):
         read_stored(folder, "price", None)
     with pytest.raises(ValueError, match="got a ndarray"):
         read_stored(folder, y, None)
-    with pytest.raises(ValueError, match="There is nothing at"):
+    with pytest.raises(ValueError, match="does not exist; check the path"):
         read_stored(tmp_path / "elsewhere", "target", None)
     with pytest.raises(ValueError, match="700 rows; pass one number per row"):
         read_stored(mapped(tmp_path, X), y[:5], None)

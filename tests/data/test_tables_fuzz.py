@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from widegp.data.columns import TableEncoder
+from widegp.data.columns import TableEncoding
 from widegp.data.tables import TableError, open_table
 
 ODD = [
@@ -86,7 +86,7 @@ def use(path: Path) -> None:
         table = source.read()
         assert table.schema.names == source.names
         assert table.num_rows == sum(batch.num_rows for batch in source.batches(rows=3)) > 0
-        encoder = TableEncoder.fit(table, None)
+        encoder = TableEncoding.fit(table, None)
     except TableError as error:
         check(error)
         return
@@ -135,11 +135,11 @@ def test_any_table_in_a_file_whole_or_damaged(table: pa.Table, suffix: str, at: 
 @given(any_tables, any_tables, st.sampled_from(["impute", "refuse"]))
 def test_any_table_any_batch(table: pa.Table, later: pa.Table, missing: str) -> None:
     try:
-        encoder = TableEncoder.fit(table, None, missing=missing)
+        encoder = TableEncoding.fit(table, None, missing=missing)
     except TableError as error:
         check(error)
         return
-    again = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
+    again = TableEncoding.from_dict(json.loads(json.dumps(encoder.to_dict())))
     assert again == encoder
     matrix, said = encoder.transform(table)
     assert matrix.shape == (table.num_rows, len(encoder.feature_names)) and np.isfinite(matrix).all()

@@ -11,49 +11,150 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from widegp.data.text import MISSING, NUMBER, are_times, as_numbers, as_times, clean, settle_column
+from widegp.data.errors import Problems
+from widegp.data.text import MISSING, NUMBER, Reading, TextSurvey, clean, parse, reads, settle
 
 
 def column(*cells: str | None) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(cells, pa.string())])
 
 
+def settled(*columns: list[str], typed: bool = False, batch: int = 1000, **reading: str):
+    """Notations, values, remarks and problems of columns of text, surveyed in batches of so many rows."""
+    surveys = [TextSurvey(f"c{i}", typed) for i in range(len(columns))]
+    for survey, cells in zip(surveys, columns, strict=True):
+        for start in range(0, len(cells), batch):
+            survey.update(clean(column(*cells[start : start + batch])), start)
+    problems = Problems()
+    found = settle(surveys, Reading(**reading), None, problems)
+    values = [parse(clean(column(*cells)), found[f"c{i}"][0]).to_pylist() if f"c{i}" in found else None
+              for i, cells in enumerate(columns)]  # fmt: skip
+    return [found.get(f"c{i}", (None, ())) for i in range(len(columns))], values, problems.sentences
+
+
 @pytest.mark.parametrize("spelling", MISSING)
 @pytest.mark.parametrize("blanks", ["{}", " {}", "{}\t"])
 def test_missing_spellings(spelling: str, blanks: str) -> None:
-    settled = settle_column(column("1.5", blanks.format(spelling), "2"))
-    assert settled.column.to_pylist() == [1.5, None, 2.0]
+    assert settled(["1.5", blanks.format(spelling), "2"])[1] == [[1.5, None, 2.0]]
 
 
-@pytest.mark.parametrize("level", ["Na", "None", "none", "missing", "-", "nan?", "NaNa"])
+@pytest.mark.parametrize("level", ["Na", "None", "none", "missing", "- -", "nan?", "NaNa"])
 def test_words_that_only_resemble_missing(level: str) -> None:
-    assert settle_column(column("K", level)).column.to_pylist() == ["K", level]
+    assert settled(["K", level])[1] == [["K", level]]
 
 
 @pytest.mark.parametrize(
-    ("cells", "kind"),
+    ("cells", "notation"),
     [
-        (["1", "2"], "double"),
-        (["1", "2.5"], "double"),
-        (["1e3", "-.5", "+7", "5."], "double"),
-        (["9" * 30, "0001"], "double"),
-        (["true", "False", "TRUE"], "bool"),
-        (["true", "false", "maybe"], "string"),
-        (["true", "1"], "string"),
-        (["2024-01-31", ""], "timestamp[us]"),
-        (["2024-01-31 12:00", "2024-01-31T12:00:01.5"], "timestamp[us]"),
-        (["2024-01-31T12:00:00Z", "2024-01-31"], "timestamp[us, tz=UTC]"),
-        (["2024-01-31T12:00:00+0530", "2024-01-31T12:00-11:00"], "timestamp[us, tz=UTC]"),
-        (["2024-01", "2024-02"], "string"),
-        (["a", "b"], "string"),
-        (["1", "2", "B"], "string"),
-        (["", "NA", "?"], "null"),
+        (["1", "2"], "plain"),
+        (["1", "2.5"], "plain"),
+        (["1e3", "-.5", "+7", "5."], "plain"),
+        (["9" * 30, "0001"], "plain"),
+        (["true", "False", "TRUE"], "truth"),
+        (["true", "false", "maybe"], "text"),
+        (["true", "1"], "text"),
+        (["2024-01-31", ""], "iso"),
+        (["2024-01-31 12:00", "2024-01-31T12:00:01.5"], "iso"),
+        (["2024-01-31T12:00:00Z", "2024-01-31"], "iso"),
+        (["2024-01-31T12:00:00+0530", "2024-01-31T12:00-11:00"], "iso"),
+        (["2024-01", "2024-02"], "text"),
+        (["a", "b"], "text"),
+        (["1", "2", "B"], "text"),
+        (["", "NA", "?", "-"], "none"),
     ],
 )
-def test_what_columns_are(cells: list[str], kind: str) -> None:
-    settled = settle_column(column(*cells))
-    assert str(settled.column.type) == kind
-    assert settled.refused == ""
+@pytest.mark.parametrize("batch", [1, 1000])
+def test_what_columns_are(cells: list[str], notation: str, batch: int) -> None:
+    [(found, _)], _, problems = settled(cells, batch=batch)
+    assert found == notation and not problems
+
+
+DAY = dt.datetime(2019, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["1,5", "2,25", "7"], [1.5, 2.25, 7.0]),
+        (["1.234,5", "12", "-1.000"], [1234.5, 12.0, -1000.0]),
+        (["12.345.678", "1.234"], [12345678.0, 1234.0]),
+        (["1,234.5", "3"], [1234.5, 3.0]),
+        (["1,234,567", "3"], [1234567.0, 3.0]),
+        (["1.234", "5.678"], [1.234, 5.678]),
+        (["1'234.5", "5"], [1234.5, 5.0]),
+        (["1 234,5", "5"], [1234.5, 5.0]),
+        (["1\u00a0234", "5"], [1234.0, 5.0]),
+        (["83%", "5.5 %"], [83.0, 5.5]),
+        (["83%", "5,5%"], [83.0, 5.5]),
+        (["$1,234.50", "$5"], [1234.5, 5.0]),
+        (["-3,5 €", "1.000 €"], [-3.5, 1000.0]),
+        (["01.02.2019", "13.02.2019"], [DAY, dt.datetime(2019, 2, 13)]),
+        (["01.02.2019"], [DAY]),
+        (["1/2/2019", "13/2/2019"], [DAY, dt.datetime(2019, 2, 13)]),
+        (["2/1/2019", "2/13/2019"], [DAY, dt.datetime(2019, 2, 13)]),
+        (["01/01/2019", "02/02/2019"], [dt.datetime(2019, 1, 1), dt.datetime(2019, 2, 2)]),
+        (["1 Feb 2019", "01-FEB-2019", "1. February 2019"], [DAY] * 3),
+        (["Feb 1, 2019", "February 1 2019"], [DAY] * 2),
+        (["2019/2/1", "2019.02.01"], [DAY] * 2),
+        (["01.02.2019 08:30", "01.02.2019 08:30:15"], [DAY.replace(hour=8, minute=30),
+                                                      DAY.replace(hour=8, minute=30, second=15)]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("batch", [1, 1000])
+def test_other_notations(cells: list[str], values: list, typed: bool, batch: int) -> None:
+    _, [found], problems = settled(cells, typed=typed, batch=batch)
+    assert not problems and found == values
+
+
+def test_a_notation_is_remarked_upon() -> None:
+    [(_, [notice])], *_ = settled(["1.234,5", "2"])
+    assert notice.words() == "written like '1.234,5', read as 1234.5"
+
+
+def test_codes_that_were_declared_text_stay_text() -> None:
+    many = [f"{i:05d}" for i in range(40)]
+    assert settled(many, typed=True)[0][0][0] == "text" and settled(many)[0][0][0] == "plain"
+    assert settled(["1", "2", "3"], typed=True)[0][0][0] == "text"
+    assert settled([str(i) for i in range(40)], typed=True)[0][0][0] == "plain"
+
+
+def test_doubt_is_asked_about_once_for_each_column() -> None:
+    _, _, problems = settled(["1,234", "5"], ["01/02/2019"], ["1.5", "2,5,5"])
+    assert len(problems) == 3
+    assert "c0' holds numbers written like '1,234', which may mean 1234 or 1.234; say which" in problems[0]
+    assert "c1' holds dates written like '01/02/2019', where day and month" in problems[1]
+    assert "c2' holds numbers but for '2,5,5' in row 2" in problems[2]
+
+
+@pytest.mark.parametrize(("reading", "value"), [
+    ({"decimal": ","}, 1.234), ({"decimal": "."}, 1234.0),
+    ({"thousands": "."}, 1.234), ({"thousands": ","}, 1234.0),
+])  # fmt: skip
+def test_the_reader_decides(reading: dict, value: float) -> None:
+    assert settled(["1,234", "5"], **reading)[1] == [[value, 5.0]]
+
+
+@pytest.mark.parametrize(("dates", "month"), [("day-first", 2), ("month-first", 1)])
+def test_the_reader_decides_about_dates(dates: str, month: int) -> None:
+    assert settled(["01/02/2019"], dates=dates)[1] == [[dt.datetime(2019, month, 3 - month)]]
+
+
+def test_columns_without_doubt_decide_for_others() -> None:
+    numbers = ["1,234", "5"], ["1.234", "5"], ["0,5", "7"]
+    _, values, problems = settled(*numbers, ["01/02/2019"], ["31/12/2019"])
+    assert not problems
+    assert values[:2] == [[1.234, 5.0], [1234.0, 5.0]] and values[3] == [DAY]
+    # Where they disagree nobody decides.
+    assert "may mean" in settled(["1,234"], ["0,5"], ["0.5"])[2][0]
+
+
+@pytest.mark.parametrize("reading", [
+    {"decimal": ";"}, {"thousands": "x"}, {"decimal": ",", "thousands": ","}, {"dates": "first"},
+])  # fmt: skip
+def test_readings_that_cannot_be(reading: dict) -> None:
+    with pytest.raises(ValueError, match="choose one of"):
+        Reading(**reading)
 
 
 @pytest.mark.parametrize(
@@ -63,24 +164,22 @@ def test_what_columns_are(cells: list[str], kind: str) -> None:
         ([str(i) for i in range(40)] + ["err"], "numbers but for 'err' in row 41"),
         (["2024-01-01", "2024-02-31"], "dates but for '2024-02-31' in row 2"),
         (["2024-01-01", "2024-01-02", "soon"], "dates but for 'soon' in row 3"),
-        (["1,234", "5"], "'1,234' in row 1, which must be written plainly"),
-        (["5", "$1,234.50"], r"'\$1,234.50' in row 2, which must be written plainly"),
-        (["1,5", "2,25"], "'1,5' in row 1, which must be written plainly"),
-        (["12%", "7%"], "'12%' in row 1"),
-        (["1'000", "(5)"], '"1\'000" in row 1'),
-        (["31/12/2024", "1.2.2024"], "'31/12/2024' in row 1, where day and month"),
-        (["", "2024/12/31"], "'2024/12/31' in row 2, where day and month"),
+        (["01.01.2019", "30.02.2019"], "dates but for '30.02.2019' in row 2"),
+        (["1,5", "2,25", "x"], "numbers but for 'x' in row 3"),
+        (["$5", "7"], r"different signs \(\$ and none\)"),
+        (["5%", "7"], r"different signs \(% and none\)"),
+        (["01.02.19", "13.02.19"], "'01.02.19', whose years need four digits"),
     ],
 )
-def test_what_is_refused(cells: list[str], words: str) -> None:
-    settled = settle_column(column(*cells))
-    assert settled.column.type == pa.string()
-    assert pc.match_substring_regex(pa.scalar(settled.refused), words).as_py(), settled.refused
+@pytest.mark.parametrize("batch", [1, 1000])
+def test_what_is_refused(cells: list[str], words: str, batch: int) -> None:
+    _, _, [sentence] = settled(cells, batch=batch)
+    assert pc.match_substring_regex(pa.scalar(sentence), words).as_py(), sentence
 
 
 def test_codes_are_levels_with_a_remark() -> None:
-    settled = settle_column(column("10", "11", "K", "10"))
-    assert settled.refused == "" and "first 'K' in row 3" in settled.remark
+    [(notation, [notice])], *_ = settled(["10", "11", "K", "10"])
+    assert notation == "text" and "first 'K' in row 3" in notice.words()
 
 
 numbers = st.one_of(
@@ -92,7 +191,7 @@ numbers = st.one_of(
 
 @given(st.lists(numbers, min_size=1, max_size=8))
 def test_numbers_are_pythons(words: list[str]) -> None:
-    read = as_numbers(column(*words))
+    read = parse(column(*words), "plain")
     assert isinstance(read, pa.ChunkedArray)
     assert read.to_pylist() == [float(word) for word in words]
 
@@ -102,7 +201,7 @@ def test_numbers_are_pythons(words: list[str]) -> None:
 @example(["1e", "1"])
 def test_a_position_is_given_where_a_cell_is_no_number(words: list[str]) -> None:
     cells = clean(column(*words))
-    read = as_numbers(cells)
+    read = parse(cells, "plain")
     if isinstance(read, pa.ChunkedArray):
         return
     assert not pc.match_substring_regex(cells[read], NUMBER).as_py()
@@ -120,8 +219,8 @@ moments = st.datetimes(
 @given(st.lists(moments, min_size=1), st.sampled_from(["T", " "]))
 def test_times_are_pythons(times: list[dt.datetime], between: str) -> None:
     words = [time.isoformat(between) for time in times]
-    assert pc.all(are_times(pa.array(words))).as_py()
-    read = as_times(column(*words)).cast(pa.int64()).to_pylist()
+    assert reads(pa.array(words), "iso").all()
+    read = parse(column(*words), "iso").cast(pa.int64()).to_pylist()
     start = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     utc = [time if time.tzinfo else time.replace(tzinfo=dt.UTC) for time in times]
     assert read == [(time - start) // dt.timedelta(microseconds=1) for time in utc]
@@ -134,21 +233,24 @@ def test_days_that_exist(year: int, month: int, day: int) -> None:
         exists = True
     except ValueError:
         exists = False
-    assert are_times(pa.array([f"{year}-{month:02d}-{day:02d}"])).to_pylist() == [exists]
+    written = {"iso": f"{year}-{month:02d}-{day:02d}", "day-first": f"{day:02d}.{month:02d}.{year}"}
+    for notation, word in (written | {"month-first": f"{month}/{day}/{year}"}).items():
+        assert reads(pa.array([word]), notation).tolist() == [exists]
 
 
 @given(
     st.lists(
-        st.one_of(st.text(), numbers, st.sampled_from([*MISSING, "true", "2024-02-30", "1,5"])), min_size=1
+        st.one_of(st.text(), numbers, st.sampled_from([*MISSING, "true", "2024-02-30", "1,5", "7%"])),
+        min_size=1,
     )
 )
 def test_any_column_settles(words: list[str]) -> None:
     words = [word.encode("utf-8", "replace").decode() for word in words]
-    settled = settle_column(column(*words))
-    assert len(settled.column) == len(words)
-    trimmed = clean(column(*words)).to_pylist()
-    for word, value in zip(trimmed, settled.column.to_pylist(), strict=True):
-        if isinstance(value, float):
-            assert math.isnan(value) or float(word) == value
-        else:
+    for batch in (2, 1000):
+        [(notation, _)], [values], problems = settled(words, batch=batch)
+        assert (notation is None) == bool(problems)
+        trimmed = clean(column(*words)).to_pylist()
+        for word, value in zip(trimmed, values or trimmed, strict=True):
             assert (value is None) == (word is None)
+            if notation == "plain" and value is not None:
+                assert math.isnan(value) or float(word) == value

@@ -34,6 +34,11 @@ def compare(
     test_fraction: options.TestFraction = 0.1,
     seed: options.Seed = 0,
     missing: options.Missing = "impute",
+    missing_target: options.MissingTarget = "leave-out",
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    dates: options.Dates = None,
+    encoding: options.Encoding = None,
     backend: options.BackendOption = "auto",
     level: options.Level = 0.95,
     as_json: options.Json = False,
@@ -55,13 +60,17 @@ def compare(
         anchors=anchors, ard=ard, transform=transform, budget=budget, backend=backend,
     )  # fmt: skip
     from widegp.compare import compare as scores_of
-    from widegp.table_model import read_table, split_table
+    from widegp.table_split import split_table
+
+    chosen = options.table_settings(
+        drop, target=target, test_fraction=test_fraction, seed=seed, missing=missing,
+        missing_target=missing_target, decimal=decimal, thousands=thousands, dates=dates, encoding=encoding,
+    )  # fmt: skip
 
     with FitDisplay(console(stderr=True), None) as display, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         display.update("reading the table", 0, float("nan"), {})
-        whole, _ = read_table(table, target)
-        split = split_table(whole, target, drop or (), test_fraction, seed, missing)
+        split = split_table(table, chosen)
         if not len(split.y_test):
             raise typer.BadParameter(
                 "no rows are held out to compare on; pass a larger share.", param_hint="'--test-fraction'"

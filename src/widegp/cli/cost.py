@@ -39,6 +39,11 @@ def cost(
     budget: options.Budget = None,
     test_fraction: options.TestFraction = 0.1,
     missing: options.Missing = "impute",
+    missing_target: options.MissingTarget = "leave-out",
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    dates: options.Dates = None,
+    encoding: options.Encoding = None,
     backend: options.BackendOption = "auto",
     as_json: options.Json = False,
 ) -> None:
@@ -53,7 +58,10 @@ def cost(
       widegp cost --rows 1000000 --inputs 20 --approximation vfe --rank 300
       widegp cost houses.parquet --target price --budget 5m --json
     """
-    n, n_inputs = _shape(table, target, drop, rows, inputs, test_fraction, missing)
+    n, n_inputs = _shape(
+        table, rows, inputs, drop, target=target, test_fraction=test_fraction, missing=missing,
+        missing_target=missing_target, decimal=decimal, thousands=thousands, dates=dates, encoding=encoding,
+    )  # fmt: skip
     from widegp.approximations.layout import Dials
     from widegp.compute.backend import choose_backend
     from widegp.inference.choose import choose_dials
@@ -73,9 +81,8 @@ def cost(
 
 
 def _shape(
-    table: Path | None, target: str | None, drop: list[str] | None, rows: int | None, inputs: int | None,
-    test_fraction: float, missing: str,
-) -> tuple[int, int]:  # fmt: skip
+    table: Path | None, rows: int | None, inputs: int | None, drop: list[str] | None, **given: Any
+) -> tuple[int, int]:
     """Rows to fit and inputs after encoding."""
     if table is None:
         if rows is None or inputs is None:
@@ -83,15 +90,13 @@ def _shape(
         return rows, inputs
     if rows is not None or inputs is not None:
         raise typer.BadParameter("pass either a TABLE or --rows and --inputs, not both.")
-    if target is None:
+    if given["target"] is None:
         raise typer.BadParameter(
             "a TABLE needs it: the other columns are the inputs.", param_hint="'--target'"
         )
-    from widegp.table_model import read_table, split_table
+    from widegp.table_split import split_table
 
-    n, n_inputs = split_table(
-        read_table(table, target)[0], target, drop or (), test_fraction, 0, missing
-    ).X.shape
+    n, n_inputs = split_table(table, options.table_settings(drop, **given)).X.shape
     return n, n_inputs
 
 

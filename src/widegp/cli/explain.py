@@ -29,6 +29,7 @@ def explain(
             callback=options.existing,
         ),
     ] = None,
+    encoding: options.Encoding = None,
     level: options.Level = 0.95,
     seed: options.Seed = 0,
     verbose: options.Verbose = False,
@@ -48,7 +49,7 @@ def explain(
     from widegp.table_model import TableModel
 
     fitted = TableModel.load(model)
-    rows = fitted.inputs_held() if table is None else _rows(fitted, table)
+    rows = fitted.inputs_held() if table is None else _rows(fitted, table, encoding)
     found = explained(
         fitted.regressor, rows, fitted.encoder.feature_names,
         sources=source_columns(fitted.encoder), level=level, seed=seed,
@@ -59,11 +60,12 @@ def explain(
         console().print(_as_text(found, fitted.target, verbose))
 
 
-def _rows(model: TableModel, table: Path) -> np.ndarray:
+def _rows(model: TableModel, table: Path, encoding: str | None) -> np.ndarray:
     """The inputs of the first rows of a table: averages need no more."""
     from widegp.data.tables import open_table
+    from widegp.data.text import Reading
 
-    batch = next(open_table(table).batches(SAMPLE_ROWS))
+    batch = next(open_table(table, Reading(encoding=encoding)).batches(SAMPLE_ROWS))
     rows: np.ndarray = model.encoder.transform(batch)[0]
     return rows
 

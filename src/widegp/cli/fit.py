@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 JOURNAL = "fit.journal"
 # Columns named in the line of those left out.
 MOST_NAMED = 8
-LEFT_OUT = "left out: "
 
 
 def fit(
@@ -43,6 +42,14 @@ def fit(
     test_fraction: options.TestFraction = 0.1,
     seed: options.Seed = 0,
     missing: options.Missing = "impute",
+    missing_target: options.MissingTarget = "leave-out",
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    dates: options.Dates = None,
+    encoding: options.Encoding = None,
+    keep_held_out: Annotated[
+        bool, typer.Option("--keep-held-out", help="Leave the held-out rows out of the saved model too.")
+    ] = False,
     backend: options.BackendOption = "auto",
     checkpoint: Annotated[
         Path | None,
@@ -57,13 +64,15 @@ def fit(
 ) -> None:
     """Fit a model to a table and save it.
 
-    Some rows are held out to score the model. The saved model is the one that was scored: it was fitted on
-    the other rows alone. Gradient boosting is fitted on the same rows, so that its error stands beside.
+    Some rows are held out to score the model, whose parameters are estimated from the others. The saved model
+    has the same parameters and has then seen all rows, unless --keep-held-out is given. Gradient boosting is
+    fitted on the same rows, so that its error stands beside.
 
     \b
     Examples:
       widegp fit houses.csv --target price --out houses.widegp
-      widegp fit houses.parquet --target price --drop id --ard --budget 5m --out houses.widegp
+      widegp fit houses.parquet --target price --drop id,street --ard --budget 5m --out houses.widegp
+      widegp fit haeuser.csv --target preis --decimal , --encoding cp1252 --out haeuser.widegp
       widegp fit big.parquet --target y --checkpoint run1 --out big.widegp
       widegp fit big.parquet --target y --checkpoint run1 --resume --out big.widegp
     """
@@ -79,9 +88,12 @@ def fit(
     saved = False
     with interrupted_with(lambda: _how_to_go_on(journal, out if saved else None)):
         with FitDisplay(console(stderr=True), budget) as display, _folder(journal):
-            model = _fitted(table, target, out, display, settings, drop=drop or (),
-                            test_fraction=test_fraction, seed=seed, missing=missing,
-                            yardstick=yardstick)  # fmt: skip
+            model = _fitted(
+                table, target, out, display, settings, drop=options.columns(drop),
+                test_fraction=test_fraction, seed=seed, missing=missing,
+                missing_target=missing_target, keep_held_out=keep_held_out, yardstick=yardstick,
+                decimal=decimal, thousands=thousands, dates=dates, encoding=encoding,
+            )  # fmt: skip
             saved = True
             if journal is not None:
                 # The model is on disk: nothing is left to go on with.
@@ -182,20 +194,25 @@ def _show(model: TableModel, out: Path, as_json: bool, verbose: bool) -> None:
     screen = console()
     render_terminal(summary, screen, verbose)
     _print_left_out(model)
-    rows = model.provenance["rows"]
-    screen.print(f"Saved to {out}: the model as scored, fitted on the {rows:,} training rows.", markup=False)
+    told = model.provenance
+    seen = f"conditioned on all {told['rows_conditioned_on']:,} rows"
+    if told["rows_conditioned_on"] == told["rows"]:
+        seen = f"fitted on the {told['rows']:,} training rows"
+    screen.print(f"Saved to {out}: the model as scored, {seen}.", markup=False)
 
 
 def _print_left_out(model: TableModel) -> None:
-    """One line for the columns that the fit could not use; what was dropped by choice is no news."""
-    apart = [
-        f"{' '.join(column['name'].split())} ({column['note'].removeprefix(LEFT_OUT)})"
-        for column in model.encoder.summary()
-        if column["note"].startswith(LEFT_OUT)
-    ]
-    if apart:
-        more = f" and {len(apart) - MOST_NAMED} more" if len(apart) > MOST_NAMED else ""
-        typer.echo(f"Left out: {', '.join(apart[:MOST_NAMED])}{more}.")
+    """One line for the columns that the fit could not use, one for those written in a notation of their own.
+
+    What was dropped by choice is no news.
+    """
+    notices = [notice for column in model.encoder.columns for notice in column.notes]
+    apart = [notice for notice in notices if notice.is_left_out and notice.kind != "by choice"]
+    for title, news in (("Left out", apart), ("Read", [n for n in notices if n.kind == "notation"])):
+        told = [f"{' '.join(notice.column.split())} ({notice.words()})" for notice in news]
+        more = f" and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
+        if told:
+            typer.echo(f"{title}: {', '.join(told[:MOST_NAMED])}{more}.")
 
 
 def _compact(summary: dict[str, Any]) -> dict[str, Any]:

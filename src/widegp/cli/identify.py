@@ -13,7 +13,7 @@ from widegp.cli.output import console, print_json
 
 if TYPE_CHECKING:
     from widegp.estimator import WideGPRegressor
-    from widegp.table_model import Split
+    from widegp.table_split import Split
 
 
 def identify(
@@ -36,6 +36,11 @@ def identify(
     budget: options.Budget = None,
     seed: options.Seed = 0,
     missing: options.Missing = "impute",
+    missing_target: options.MissingTarget = "leave-out",
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    dates: options.Dates = None,
+    encoding: options.Encoding = None,
     backend: options.BackendOption = "auto",
     as_json: options.Json = False,
 ) -> None:
@@ -54,13 +59,17 @@ def identify(
         transform=transform, budget=budget, backend=backend, random_state=seed,
     )  # fmt: skip
     from widegp.identifiability import identify_table
-    from widegp.table_model import read_table, split_table
+    from widegp.table_split import split_table
+
+    chosen = options.table_settings(
+        drop, target=target, test_fraction=0.0, seed=seed, missing=missing, missing_target=missing_target,
+        decimal=decimal, thousands=thousands, dates=dates, encoding=encoding,
+    )  # fmt: skip
 
     with FitDisplay(console(stderr=True), budget) as display, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         display.update("reading the table", 0, float("nan"), {})
-        whole, _ = read_table(table, target)
-        split = split_table(whole, target, drop or (), 0.0, seed, missing)
+        split = split_table(table, chosen)
         model = _fitted(split, settings, display)
         display.update("information and profile", 0, float("nan"), {})
         found = identify_table(split.X, split.y, model, parameter=parameter, with_profile=profile, seed=seed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import csv
 import math
 import re
 from pathlib import Path
@@ -9,12 +11,17 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 
 
 def seconds(text: str) -> float:
-    """ "90", "90s", "5m" or "2h" in seconds."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(s|m|min|h|)\s*", str(text))
+    """ "90s", "5m" or "2h" in seconds; a number alone may mean any of them, so the unit is asked for."""
+    if re.fullmatch(r"\s*\d+(?:\.\d*)?\s*", str(text)):
+        number = str(text).strip()
+        raise typer.BadParameter(
+            f"{number!r} has no unit; write {number}s, {number}m or {number}h for seconds, minutes or hours."
+        )
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(s|m|min|h)\s*", str(text))
     value = float(found[1]) * SECONDS[found[2]] if found else math.nan
     if not value > 0:
         raise typer.BadParameter(f"{text!r} is not a time; write it like 90s, 5m or 2h.")
@@ -59,6 +66,14 @@ def kernel_name(name: str) -> str:
     return name
 
 
+def encoding(name: str | None) -> str | None:
+    """Refuse encodings that Python does not know."""
+    try:
+        return name if name is None else codecs.lookup(name).name
+    except LookupError:
+        raise typer.BadParameter(f"{name!r} is no encoding; write one like cp1252 or utf-16.") from None
+
+
 Approximation = Literal[
     "auto", "exact", "full-scale", "vecchia", "fitc", "vfe", "dtc", "subset", "nystrom"
 ]  # fmt: skip
@@ -71,14 +86,32 @@ TableFile = Annotated[
     typer.Argument(
         metavar="TABLE",
         callback=existing,
-        help="CSV, TSV, Parquet, Arrow or Feather file, or a folder of Parquet.",
+        help="CSV or TSV (also .gz, .zip), Excel, Parquet, Arrow or Feather file, or a folder of Parquet.",
     ),
 ]
 ModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL", callback=existing, help="A file that 'widegp fit' wrote.")
 ]
 Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
-Drop = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")]
+Drop = Annotated[
+    list[str] | None, typer.Option("--drop", metavar="A,B", help="Columns to leave out; may be repeated.")
+]
+Decimal = Annotated[
+    Literal[".", ","] | None, typer.Option(help="Decimal mark of numbers in text; by default found out.")
+]
+Thousands = Annotated[
+    str | None, typer.Option(metavar="MARK", help="Mark between thousands: . , ' or a blank.")
+]
+Dates = Annotated[
+    Literal["day-first", "month-first"] | None,
+    typer.Option(help="What 01/02/2019 means; asked for where it matters."),
+]
+Encoding = Annotated[
+    str | None, typer.Option(callback=encoding, help="Of a text file, such as cp1252; by default UTF-8.")
+]
+MissingTarget = Annotated[
+    Literal["leave-out", "error"], typer.Option(help="Rows without a target: leave them out, or an error.")
+]
 KernelName = Annotated[
     str,
     typer.Option(callback=kernel_name, metavar="NAME", help="Kernel, such as mixed, tanh, rbf or matern32."),
@@ -121,6 +154,18 @@ Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Parameters, and what the answer does not need.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, and nothing else.")]
+
+
+def columns(drop: list[str] | None) -> tuple[str, ...]:
+    """The names in "a,b" given once or several times; a name with a comma stands in quotation marks."""
+    return tuple(name for names in csv.reader(drop or (), skipinitialspace=True) for name in names)
+
+
+def table_settings(drop: list[str] | None, **given: Any) -> Any:
+    """`TableSettings` from options of the same names."""
+    from widegp.table_split import TableSettings
+
+    return TableSettings.taken_from(given, drop=columns(drop))
 
 
 def regressor_settings(**given: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from widegp.data.tables import TableSource
+    from widegp.notices import Notice
     from widegp.table_model import Predicted, TableModel
 
 BATCH_ROWS = 16384
@@ -42,6 +43,7 @@ def predict(
             min=1, help="Nearest rows that each prediction is conditioned on; by default as fitted."
         ),
     ] = None,
+    encoding: options.Encoding = None,
     as_json: options.Json = False,
 ) -> None:
     """Add mean, sd and interval to the rows of a table.
@@ -63,9 +65,11 @@ def predict(
     stopped = f"Interrupted; {out} was not written. Run the same command to begin again."
     with interrupted_with(lambda: stopped):
         from widegp.data.tables import open_table
+        from widegp.data.text import Reading
         from widegp.table_model import TableModel
 
-        fitted, source = TableModel.load(model, backend, predict_neighbors), open_table(table)
+        fitted = TableModel.load(model, backend, predict_neighbors)
+        source = open_table(table, Reading(encoding=encoding))
         _check_names(source, names)
         rows, outside, noticed = _stream(fitted, source, out, level, names)
     with interrupted_with(lambda: f"Interrupted; {out} is written."):
@@ -73,8 +77,8 @@ def predict(
         _tell(told | {"seconds": time.perf_counter() - began}, noticed, as_json)
 
 
-def _tell(told: dict[str, Any], noticed: Counter[str], as_json: bool) -> None:
-    from widegp.data.columns import in_words
+def _tell(told: dict[str, Any], noticed: Counter[Notice], as_json: bool) -> None:
+    from widegp.notices import in_words
 
     said = in_words(noticed)
     if as_json:
@@ -100,15 +104,16 @@ def _check_names(source: TableSource, names: list[str]) -> None:
 
 def _stream(
     model: TableModel, source: TableSource, out: Path, level: float, names: list[str]
-) -> tuple[int, int, Counter[str]]:
+) -> tuple[int, int, Counter[Notice]]:
     """Predict batch by batch, in the memory of one batch: rows, those outside the range, what was odd."""
-    rows, outside, noticed = 0, 0, Counter[str]()
-    numeric = {c.name for c in model.encoder.columns if c.kind == "numeric"} | {model.target}
+    rows, outside, noticed = 0, 0, Counter[Any]()
+    numeric = {c.name: c.notation or "plain" for c in model.encoder.columns if c.kind == "numeric"}
+    numeric = numeric | {model.target: "plain"} if source.is_text and is_typed(out) else {}
     slow = model.regressor.fitted_.rows is not None or model.regressor.approximation_ == "exact"
     with table_writer(out) as writer, _bar(source) as advance:
         for batch in source.batches(BATCH_ROWS_SLOW if slow else BATCH_ROWS):
             predicted = model.predict_batch(batch, level)
-            writer.write_batch(_extended(batch, predicted, names, numeric if is_typed(out) else set()))
+            writer.write_batch(_extended(batch, predicted, names, numeric))
             noticed += predicted.warnings
             rows += batch.num_rows
             outside += int(predicted.outside.sum())
@@ -117,20 +122,18 @@ def _stream(
 
 
 def _extended(
-    batch: pa.RecordBatch, predicted: Predicted, names: list[str], numeric: set[str]
+    batch: pa.RecordBatch, predicted: Predicted, names: list[str], numeric: dict[str, str]
 ) -> pa.RecordBatch:
-    """The batch with the new columns; text of a CSV that the model read as ``numeric`` becomes numbers."""
+    """The batch with the new columns; text in the notation of ``numeric`` becomes numbers."""
     import pyarrow as pa
 
-    from widegp.data.text import RAW, as_numbers, clean
+    from widegp.data.text import clean, parse
 
-    columns = {}
-    for field, column in zip(batch.schema, batch.columns, strict=True):
-        if field.name in numeric and RAW in (field.metadata or {}):
-            parsed = as_numbers(clean(column))
-            # A column that the model leaves out may hold words here.
-            column = column if isinstance(parsed, int) else parsed
-        columns[field.name] = column
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for name in columns.keys() & numeric.keys():
+        parsed = parse(clean(columns[name]), numeric[name])
+        # A column that the model leaves out may hold words here.
+        columns[name] = columns[name] if isinstance(parsed, int) else parsed
     columns |= dict(zip(names, map(pa.array, (*predicted[:4], predicted.outside)), strict=True))
     return pa.RecordBatch.from_pydict(columns)
 

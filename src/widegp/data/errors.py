@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 LONGEST_WORD = 60
 LONGEST_REASON = 160
@@ -13,6 +12,31 @@ LONGEST_REASON = 160
 
 class TableError(ValueError):
     """A table that cannot be used as it is; the message names the place and the cure."""
+
+
+class Problems:
+    """Everything that is wrong with a table, gathered to be said in one message."""
+
+    def __init__(self) -> None:
+        self.sentences: list[str] = []
+        self.add = self.sentences.append
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Keep the `TableError` raised inside for `raise_all`."""
+        try:
+            yield
+        except TableError as error:
+            self.add(str(error))
+
+    def raise_all(self) -> None:
+        """One `TableError` with every sentence, numbered if there are several; nothing if there is none."""
+        told = list(dict.fromkeys(self.sentences))
+        if len(told) > 1:
+            numbered = " ".join(f"({i}) {sentence}" for i, sentence in enumerate(told, start=1))
+            raise TableError(f"The table has {len(told)} problems: {numbered}")
+        if told:
+            raise TableError(told[0])
 
 
 def quoted(value: object) -> str:
@@ -36,7 +60,7 @@ def similar(name: str, names: Iterable[str], listed: str = "the columns are") ->
 
 
 @contextmanager
-def in_file(path: Path, cure: str = "write or copy the file again") -> Iterator[None]:
+def in_file(path: object, cure: str = "write or copy the file again") -> Iterator[None]:
     """Turn whatever reading ``path`` raises into a `TableError`.
 
     Any bytes may stand in a file and the readers below raise classes of their own for them, so every

@@ -1,10 +1,12 @@
-"""What fitting learns about one column, and the features it becomes: one frozen class per kind.
+"""What fitting keeps of one column, and the features it becomes: one frozen class per kind.
 
     numeric, boolean   x -> x                                         missing: the training median
     date               t -> days since the first training day         missing: the training median
                             and sin, cos of 2 pi (day of year) / 365.25 where training spans over a year
-    categorical        level -> one feature per level, 0 or 1          missing: all 0
-                            of more than 20 levels, the 19 most frequent and one for all others
+    categorical        of few levels: one feature per level, 0 or 1   missing: all 0
+                       of many, with a target: the mean of the target  missing: the mean over all rows
+                            at the level, shrunk to that of all rows where the level is rare
+                       of many, without: the 19 most frequent levels and one feature for all others
 
 A column that was missing in at least 2% of the training rows has one more feature, 1 where it is missing.
 A value is counted as out of range where it lies outside the training range by more than a tenth of it.
@@ -12,29 +14,39 @@ A value is counted as out of range where it lies outside the training range by m
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from widegp.data.errors import TableError, quoted
+from widegp.notices import Notice
 
 if TYPE_CHECKING:
     from widegp.data.values import Values
 
-MOST_LEVELS = 20
-# Levels remembered beside those with a feature, so that a level never seen can be told from a rare one.
-MOST_RARE = 10_000
 # Of a random split, some held-out value of every column lies just beyond the training rows.
 BEYOND = 0.1
-OUTSIDE = "outside the training range"
+# Means of the target at a level are, for training rows, those of the rows of the other folds.
+FOLDS = 5
 DAY = 86_400_000_000
 YEAR = 365.25
 # By type, the largest number that a description may hold; NaN is no smaller than any.
-LARGEST = {"int": 2**62, "float": 1e300}
+LARGEST = {int: 2**62, float: 1e300}
+
+
+class LeftOutMeans(NamedTuple):
+    """Means of the target per level, each from all folds of the training rows but one.
+
+    places : of the levels in ``means`` (K, L); its last column is the mean over all levels.
+    folds : (n,) the fold of each row of the batch at hand, -1 for rows that are in none.
+    """
+
+    places: Mapping[str, int]
+    means: np.ndarray
+    folds: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -45,27 +57,38 @@ class Column:
     ------
     name, kind : of the input column.
     missing : how many training rows lack it.
-    note : why it is not used, or what to know about it.
+    notes : why it is not used, or what to know about it.
     indicator : whether a feature says that it is missing.
+    notation : how text is written, see `widegp.data.text`; "" for other types.
     """
 
     name: str
     kind: str
     missing: int
-    note: str = ""
+    notes: tuple[Notice, ...] = ()
     indicator: bool = False
+    notation: str = ""
 
     def value_features(self) -> tuple[str, ...]:
         """Names of the features other than the indicator."""
         return ()
 
-    def encode(self, values: Values, said: Counter[str]) -> np.ndarray:
+    def features(self) -> tuple[str, ...]:
+        return self.value_features() + ((f"{self.name} (missing)",) if self.indicator else ())
+
+    def encode(self, values: Values, said: Counter[Notice], means: LeftOutMeans | None = None) -> np.ndarray:
         """Features (n, k) of the values, without the indicator; what is odd is counted in ``said``."""
         return np.empty((values.data.size, 0))
 
-    def describe(self) -> dict[str, Any]:
-        """Levels and range for the summary."""
-        return {"levels": None, "min": None, "max": None}
+    def ends(self) -> tuple[Any, Any]:
+        """The training range."""
+        return None, None
+
+    def note(self) -> str:
+        """The notes in words."""
+        out = [notice.words() for notice in self.notes if notice.is_left_out]
+        rest = [notice.words() for notice in self.notes if not notice.is_left_out]
+        return "; ".join([*(f"left out: {words}" for words in out), *rest])
 
 
 @dataclass(frozen=True)
@@ -77,28 +100,18 @@ class NumericColumn(Column):
     median: float = 0.0
     varies: bool = True
 
-    @classmethod
-    def fit(cls, name: str, values: Values) -> Self:
-        present = values.data[~values.missing]
-        low, high = float(present.min()), float(present.max())
-        return cls(
-            name, values.kind, int(values.missing.sum()), values.remark,
-            low=low, high=high, median=float(np.median(present)), varies=low < high,
-        )  # fmt: skip
-
     def value_features(self) -> tuple[str, ...]:
         return (self.name,) if self.varies else ()
 
-    def encode(self, values: Values, said: Counter[str]) -> np.ndarray:
+    def encode(self, values: Values, said: Counter[Notice], means: LeftOutMeans | None = None) -> np.ndarray:
         margin = BEYOND * (self.high - self.low)
-        said[_outside(self.name, f"{self.low:g}", f"{self.high:g}")] += int(
-            np.sum((values.data < self.low - margin) | (values.data > self.high + margin))
-        )
+        outside = (values.data < self.low - margin) | (values.data > self.high + margin)
+        said[Notice("outside", self.name, (f"{self.low:g}", f"{self.high:g}"))] += int(outside.sum())
         x = np.where(values.missing, self.median, values.data)[:, None]
         return x if self.varies else x[:, :0]
 
-    def describe(self) -> dict[str, Any]:
-        return {"levels": None, "min": self.low, "max": self.high}
+    def ends(self) -> tuple[Any, Any]:
+        return self.low, self.high
 
 
 @dataclass(frozen=True)
@@ -111,28 +124,18 @@ class DateColumn(Column):
     seasonal: bool = False
     zoned: bool = False
 
-    @classmethod
-    def fit(cls, name: str, values: Values) -> Self:
-        present = np.sort(values.data[~values.missing])
-        low, high = int(present[0]), int(present[-1])
-        return cls(
-            name, values.kind, int(values.missing.sum()), values.remark, low=low, high=high,
-            median=int(present[present.size // 2]), seasonal=high - low > YEAR * DAY, zoned=values.zoned,
-        )  # fmt: skip
-
     def value_features(self) -> tuple[str, ...]:
         season = (f"{self.name} (sine of year)", f"{self.name} (cosine of year)") if self.seasonal else ()
         return (f"{self.name} (days)", *season) if self.low < self.high else ()
 
-    def encode(self, values: Values, said: Counter[str]) -> np.ndarray:
+    def encode(self, values: Values, said: Counter[Notice], means: LeftOutMeans | None = None) -> np.ndarray:
         present = ~values.missing
         margin = int(BEYOND * (self.high - self.low))
         outside = ((values.data < self.low - margin) | (values.data > self.high + margin)) & present
-        said[_outside(self.name, _day(self.low), _day(self.high))] += int(outside.sum())
-        if values.zoned != self.zoned:
-            which = "without a time zone" if self.zoned else "with a time zone"
-            words = f"values of {quoted(self.name)} {which}, unlike when fitting, taken in UTC"
-            said[words] += int(present.sum())
+        said[Notice("outside", self.name, (_day(self.low), _day(self.high)))] += int(outside.sum())
+        if values.zoned is not None and values.zoned != self.zoned:
+            which = "without" if self.zoned else "with"
+            said[Notice("zone", self.name, (which,))] += int(present.sum())
         if self.low == self.high:
             return np.empty((values.data.size, 0))
         moments = np.where(values.missing, self.median, values.data)
@@ -142,8 +145,8 @@ class DateColumn(Column):
         angle = 2 * np.pi * _day_of_year(moments) / YEAR
         return np.column_stack([days, np.sin(angle), np.cos(angle)])
 
-    def describe(self) -> dict[str, Any]:
-        return {"levels": None, "min": _day(self.low), "max": _day(self.high)}
+    def ends(self) -> tuple[Any, Any]:
+        return _day(self.low), _day(self.high)
 
 
 @dataclass(frozen=True)
@@ -155,76 +158,90 @@ class CategoricalColumn(Column):
     other: bool = False
     n_levels: int = 0
 
-    @classmethod
-    def fit(cls, name: str, values: Values) -> Self:
-        counts = np.bincount(values.data[~values.missing], minlength=len(values.labels))
-        seen = [i for i in range(len(values.labels)) if counts[i]]
-        # By frequency, then by name: the order of the rows must not matter.
-        ranked = [values.labels[i] for i in sorted(seen, key=lambda i: (-counts[i], values.labels[i]))]
-        other = len(ranked) > MOST_LEVELS
-        own = MOST_LEVELS - 1 if other else len(ranked)
-        note = f"{len(ranked) - own} rare levels taken together" if other else ""
-        return cls(
-            name, values.kind, int(values.missing.sum()), "; ".join(filter(None, (values.remark, note))),
-            levels=tuple(sorted(ranked[:own])), rare=tuple(ranked[own : own + MOST_RARE]),
-            other=other, n_levels=len(ranked),
-        )  # fmt: skip
-
     def value_features(self) -> tuple[str, ...]:
         if self.n_levels < 2:
             return ()
         rest = (f"{self.name} (other)",) if self.other else ()
         return tuple(f"{self.name}={level}" for level in self.levels) + rest
 
-    def encode(self, values: Values, said: Counter[str]) -> np.ndarray:
+    def encode(self, values: Values, said: Counter[Notice], means: LeftOutMeans | None = None) -> np.ndarray:
         place = {level: i for i, level in enumerate(self.levels)}
-        rare, other = set(self.rare), len(self.levels)
+        other = len(self.levels)
         # One more column takes what has none of its own: missing values, and unseen levels without "other".
         places = np.array([*(place.get(label, other) for label in values.labels), other + self.other])
-        unseen = np.array([label not in place and label not in rare for label in values.labels] + [False])
-        said[f"values of {quoted(self.name)} not seen when fitting"] += int(unseen[values.data].sum())
+        self._count_unseen(values, place.keys() | self.rare, said)
         X = np.zeros((values.data.size, other + self.other + 1))
         X[np.arange(X.shape[0]), places[values.data]] = 1.0
         return X[:, : len(self.value_features())]
 
-    def describe(self) -> dict[str, Any]:
-        return {"levels": self.n_levels, "min": None, "max": None}
+    def _count_unseen(self, values: Values, known: set[str], said: Counter[Notice]) -> None:
+        unseen = np.array([label not in known for label in values.labels] + [False])
+        said[Notice("unseen", self.name)] += int(unseen[values.data].sum())
 
 
-CLASSES: dict[str, type[Column]] = {
-    cls.__name__: cls for cls in (Column, NumericColumn, DateColumn, CategoricalColumn)
-}
-FITTED: dict[str, type[NumericColumn] | type[DateColumn] | type[CategoricalColumn]] = {
-    "numeric": NumericColumn, "boolean": NumericColumn, "date": DateColumn, "categorical": CategoricalColumn,
+@dataclass(frozen=True)
+class MeanColumn(CategoricalColumn):
+    """level l -> (sum of y at l + m mean of y) / (n_l + m), in ``means``; ``mean`` is that of all rows.
+
+    Training rows get the same from the rows of other folds: their own y never enters their input.
+    """
+
+    means: tuple[float, ...] = ()
+    mean: float = 0.0
+
+    def value_features(self) -> tuple[str, ...]:
+        return (f"{self.name} (mean of target)",)
+
+    def encode(self, values: Values, said: Counter[Notice], means: LeftOutMeans | None = None) -> np.ndarray:
+        known = dict(zip(self.levels, self.means, strict=True))
+        self._count_unseen(values, known.keys() | self.rare, said)
+        x = np.array([*(known.get(label, self.mean) for label in values.labels), self.mean])[values.data]
+        if means is not None:
+            places = np.array([*(means.places.get(label, -1) for label in values.labels), -1])[values.data]
+            x = np.where(means.folds >= 0, means.means[means.folds, places], x)
+        return x[:, None]
+
+
+HOLDS: dict[type[Column], tuple[str, ...]] = {
+    Column: (), NumericColumn: ("numeric", "boolean"), DateColumn: ("date",),
+    CategoricalColumn: ("categorical",), MeanColumn: ("categorical",),
 }  # fmt: skip
+CLASSES = {cls.__name__: cls for cls in HOLDS}
 
 
 def column_to_dict(column: Column) -> dict[str, Any]:
     """Plain values that JSON keeps exactly."""
-    fields = {f.name: getattr(column, f.name) for f in dataclasses.fields(column)}
-    lists = {key: list(value) for key, value in fields.items() if isinstance(value, tuple)}
-    return {"class": type(column).__name__} | fields | lists
+    fields = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(column).items()}
+    notes = [[notice.kind, *notice.detail] for notice in column.notes]
+    return {"class": type(column).__name__} | fields | {"notes": notes}
 
 
-def column_from_dict(state: Mapping[str, Any]) -> Column:
+def column_from_dict(state: Mapping[str, Any], version: int) -> Column:
     """The column that `column_to_dict` described; raises where the description is of nothing fitted."""
-    fields = dict(state)
+    fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in state.items()}
     cls = CLASSES[fields.pop("class")]
-    types = {f.name: str(f.type) for f in dataclasses.fields(cls)}
-    if set(fields) != set(types):
-        raise TableError(f"The fields of a {cls.__name__} are {', '.join(types)}; save the model again.")
-    column = cls(**{name: _checked(fields[name], types[name]) for name in types})
-    if column.indicator if cls is Column else FITTED.get(column.kind) is not cls:
-        raise TableError(f"A {cls.__name__} cannot hold {quoted(column.kind)} values; save the model again.")
+    if version == 1:
+        note = fields.pop("note")
+        fields |= {"notation": "", "notes": (("said", note),) if note else ()}
+    blank = vars(cls("", "", 0))
+    wrong = [name for name in blank.keys() | fields.keys() if not _is_like(fields.get(name), blank.get(name))]
+    if wrong:
+        raise TableError(f"{wrong[0]} of a {cls.__name__} is {quoted(fields.get(wrong[0]))}")
+    notes = tuple(Notice(kind, fields["name"], tuple(map(str, detail))) for kind, *detail in fields["notes"])
+    column = cls(**(fields | {"notes": notes}))
+    column.note()
+    if column.indicator if cls is Column else column.kind not in HOLDS[cls]:
+        raise TableError(f"a {cls.__name__} cannot hold {quoted(column.kind)} values")
+    if isinstance(column, MeanColumn) and len(column.means) != len(column.levels):
+        raise TableError("it has another number of means than of levels")
     return column
 
 
-def _checked(value: Any, kind: str) -> Any:
-    if kind == "tuple[str, ...]" and isinstance(value, list) and all(isinstance(v, str) for v in value):
-        return tuple(value)
-    if type(value).__name__ == kind and (kind not in LARGEST or abs(value) <= LARGEST[kind]):
-        return value
-    raise TableError(f"{quoted(value)} stands where {kind} is meant; save the model again.")
+def _is_like(value: Any, blank: Any) -> bool:
+    """Whether the value has the type of a blank column's, and its numbers are finite and of sane size."""
+    if isinstance(value, tuple):
+        return isinstance(blank, tuple) and all(_is_like(v, v) for v in value)
+    return type(value) is type(blank) and (type(value) not in LARGEST or abs(value) <= LARGEST[type(value)])
 
 
 def unique_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -236,10 +253,6 @@ def unique_names(names: Sequence[str]) -> tuple[str, ...]:
             name, i = f"{base} #{i}", i + 1
         taken[name] = None
     return tuple(taken)
-
-
-def _outside(name: str, low: str, high: str) -> str:
-    return f"values of {quoted(name)} {OUTSIDE}, {low} to {high}"
 
 
 def _day(moment: int) -> str:

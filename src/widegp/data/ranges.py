@@ -13,7 +13,7 @@ def outside_range(columns: Sequence[Column], X: np.ndarray) -> np.ndarray:
     """Row i: whether some x_ij < low_j - m_j or > high_j + m_j, m_j = 0.1 (high_j - low_j); X is (n, I).
 
     low_j and high_j are the training range of a numeric or date column j; the first feature of such a column
-    is its value, or its days since low_j. The margin is that of the counts of `TableEncoder.transform`.
+    is its value, or its days since low_j. The margin is that of the counts of `TableEncoding.transform`.
     """
     outside, at = np.zeros(len(X), dtype=bool), 0
     for column in columns:

@@ -17,10 +17,12 @@ import numpy as np
 
 from widegp.data.arrays import chunks
 from widegp.data.preprocessing import InputScaler
+from widegp.data.tables import TableSource, open_table
 
 Part = tuple[np.ndarray, np.ndarray]
 
 BATCH_ROWS = 16_384
+USE_TABLE_MODEL = "fit widegp.TableModel, which encodes it, put widegp.TableEncoder in front, or drop it."
 
 
 @dataclass(frozen=True)
@@ -69,15 +71,10 @@ def read_stored(X: Any, y: Any, kind: str | None) -> StoredTable:
 
 def _open(X: Any, y: Any) -> tuple[list[str] | None, Iterator[Part]]:
     """Column names, and the parts of X and y."""
-    if isinstance(X, str | os.PathLike):
-        path = Path(X)
-        if not path.exists():
-            raise ValueError(f"There is nothing at {path}; pass a folder of Parquet files or a .npy file.")
-        if path.suffix != ".npy":
-            return _parquet(path, y)
-        X = np.load(path, mmap_mode="r")
-    if hasattr(X, "columns"):
-        return _frame(X, y)
+    if isinstance(X, str | os.PathLike) and Path(X).suffix == ".npy":
+        X = np.load(X, mmap_mode="r")
+    if isinstance(X, str | os.PathLike) or hasattr(X, "columns"):
+        return _columns(open_table(X), y)
     if X.ndim != 2:
         raise ValueError(f"X has shape {X.shape}; pass a table of shape (n, I).")
     return None, _dask_array(X, y) if _is_dask(X) else _array(X, y)
@@ -100,48 +97,26 @@ def _dask_array(X: Any, y: Any) -> Iterator[Part]:
     _target_of(row, y)
 
 
-def _parquet(path: Path, y: Any) -> tuple[list[str], Iterator[Part]]:
-    try:
-        import pyarrow.dataset as datasets
-    except ImportError as error:
-        raise ImportError("Reading Parquet needs pyarrow: pip install pyarrow.") from error
-    data = datasets.dataset(path, format="parquet")
-    names = _inputs(data.schema.names, y)
+def _columns(source: TableSource, y: Any) -> tuple[list[str], Iterator[Part]]:
+    if not isinstance(y, str) or y not in source.names:
+        some = ", ".join(source.names[:8]) + ", ..." * (len(source.names) > 8)
+        got = repr(y) if isinstance(y, str) else f"a {type(y).__name__}"
+        raise ValueError(f"y must name the target's column, one of {some}; got {got}.")
+    names = [name for name in source.names if name != y]
 
     def parts() -> Iterator[Part]:
-        for batch in data.to_batches(batch_size=BATCH_ROWS, columns=[*names, y]):
-            if len(batch):
-                table = np.column_stack([_numbers(batch.column(name), name) for name in [*names, y]])
-                yield table[:, :-1], table[:, -1]
+        from widegp.data.values import decoded, numbers
 
-    return names, parts()
-
-
-def _frame(X: Any, y: Any) -> tuple[list[str], Iterator[Part]]:
-    names = _inputs(list(map(str, X.columns)), y)
-
-    def parts() -> Iterator[Part]:
-        for k in range(X.npartitions):
-            frame = X.partitions[k].compute()
-            table = np.column_stack([_numbers(frame[name], name) for name in [*names, y]])
+        for batch in source.batches(BATCH_ROWS):
+            table = np.empty((batch.num_rows, len(names) + 1))
+            for j, name in enumerate([*names, y]):
+                column, kind = decoded(batch.column(name))
+                if kind not in ("numeric", "boolean"):
+                    raise ValueError(f"Column {name!r} does not hold numbers; {USE_TABLE_MODEL}")
+                table[:, j] = numbers(column)
             yield table[:, :-1], table[:, -1]
 
     return names, parts()
-
-
-def _inputs(columns: list[str], y: Any) -> list[str]:
-    if not isinstance(y, str) or y not in columns:
-        some = ", ".join(columns[:8]) + ", ..." * (len(columns) > 8)
-        got = repr(y) if isinstance(y, str) else f"a {type(y).__name__}"
-        raise ValueError(f"y must name the target's column, one of {some}; got {got}.")
-    return [name for name in columns if name != y]
-
-
-def _numbers(column: Any, name: str) -> np.ndarray:
-    try:
-        return np.asarray(column, np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"Column {name!r} does not hold numbers; encode or drop it.") from error
 
 
 def _target_of(n_rows: int, y: Any) -> np.ndarray:

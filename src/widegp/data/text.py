@@ -1,180 +1,348 @@
 """What a column of text cells holds: numbers, booleans, dates, or words; decided over all rows.
 
-    cell -> blanks trimmed -> missing if spelt like ``MISSING`` -> value
+    cell -> blanks trimmed -> missing if spelt like ``MISSING`` -> value in one of the ``NOTATIONS``
 
-A column is what all its cells are. Where most are numbers or dates, or all are in a notation that cannot be
-read safely, the column stays text and carries the reason (``REFUSED``) why it should not be used as it is.
+A `TextSurvey` counts, batch by batch, the cells that each notation reads; `settle` gives every column one
+that reads all its cells. Where two remain ("1,234", "01/02/2019") the reader's word decides, else the columns
+that leave no doubt, else it is asked for. A column that is mostly numbers or dates is refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import datetime as dt
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widegp.data.errors import quoted
-
-# Metadata of fields: text whose type is still open, a reason to refuse the column, and a remark on it.
-RAW, REFUSED, REMARK = b"widegp.raw", b"widegp.refused", b"widegp.remark"
+from widegp.data.errors import Problems, TableError, quoted
+from widegp.notices import Notice
 
 # "Na" is sodium and "None" a level of many tables, so the spellings are exact.
 MISSING = (
-    "", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "?",
+    "", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "?", "-",
 )  # fmt: skip
 NUMBER = r"^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|(?i:inf|infinity|nan))$"
-DAY = r"[1-9]\d{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
-CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?"
-ZONE = r"(?:Z|[+-](?:0\d|1[0-4]):?[0-5]\d)"
-TIME = f"^{DAY}(?:[T ]{CLOCK}{ZONE}?)?$"
-ZONED = f":.*{ZONE}$"
-OTHER_DATE = r"^(?:\d{1,2}[/.]\d{1,2}[/.]\d{2,4}|\d{4}[/.]\d{1,2}[/.]\d{1,2})(?:[ T].*)?$"
-DECORATION = r"[,$€£¥₹%'()\s\x{a0}]"
-
+SIGNS, BLANKS = "$€£¥₹", "'’ \u00a0\u202f"
+_MARKED = (
+    rf"^[{SIGNS}]?\s?[+-]?(?:(?:\d{{1,3}}(?:[%s{BLANKS}]\d{{3}})+|\d+)(?:[%s]\d*)?|[%s]\d+)"
+    rf"(?:[eE][+-]?\d+)?\s?[%%{SIGNS}]?$"
+)
+_DAY = r"[1-9]\d{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+_CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?"
+_ZONE = r"(?:Z|[+-](?:0\d|1[0-4]):?[0-5]\d)"
+PATTERNS = {
+    "plain": NUMBER,
+    "point": _MARKED % (",", ".", "."),
+    "comma": _MARKED % (".", ",", ","),
+    "truth": "^(?i:true|false)$",
+    "iso": f"^{_DAY}(?:[T ]{_CLOCK}{_ZONE}?)?$",
+    # These two let through all that may be a date; each word is then looked at.
+    "day-first": r"^(?:\d{1,2}[./ -]|\d{4}[./-]|[A-Za-z]{3,9}\.? \d).*\d",
+    "month-first": r"^(?:\d{1,2}[/ -]|\d{4}[./-]|[A-Za-z]{3,9}\.? \d).*\d",
+    "short year": r"^\d{1,2}[./-]\d{1,2}[./-]\d{2}$",
+}
+_HOURS = r"(?:,?[ T](?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d))?)?"
+_IN_WORDS = (
+    r"(?P<year>\d{4})([./-])(?P<month>\d{1,2})\2(?P<day>\d{1,2})",
+    r"(?P<day>\d{1,2})[ .-]{1,2}(?P<month>[A-Za-z]{3,9})[ .,-]{1,2}(?P<year>\d{4})",
+    r"(?P<month>[A-Za-z]{3,9})\.? (?P<day>\d{1,2}),? (?P<year>\d{4})",
+)
+DATES = {
+    "day-first": (r"(?P<day>\d{1,2})([./-])(?P<month>\d{1,2})\2(?P<year>\d{4})", *_IN_WORDS),
+    "month-first": (r"(?P<month>\d{1,2})([/-])(?P<day>\d{1,2})\2(?P<year>\d{4})", *_IN_WORDS),
+}
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+NOTATIONS = tuple(PATTERNS)
+NUMBERS, NOT_NUMBERS, OTHER_DATES = NOTATIONS[:3], {*NOTATIONS[3:]}, tuple(DATES)
+KINDS = dict.fromkeys(NUMBERS, "numeric") | dict.fromkeys(("iso", *OTHER_DATES), "date")
+KINDS |= {"truth": "boolean", "text": "categorical", "none": "empty"}
+WHICH_MARK = "say which with --decimal . or --decimal , (decimal= in Python)"
+WHICH_DATES = (
+    "where day and month may be mixed up; say which comes first with --dates day-first or"
+    " --dates month-first (dates= in Python)"
+)
 # More different numbers than this, or a fraction among them, and a column of numbers and words is a column of
 # numbers with mistakes; else it may be a column of codes.
 MANY_CODES = 20
 
 
+class _Unclear(TableError):
+    """Cells that can be read in two ways: a question, and where to answer it."""
+
+
 @dataclass(frozen=True)
-class Settled:
-    """A column with its type; ``refused`` and ``remark`` are empty where there is nothing to say."""
+class Reading:
+    """How a text file is written, where its reader knows better than its cells show; None leaves it to them.
 
-    column: pa.ChunkedArray
-    refused: str = ""
-    remark: str = ""
+    decimal, thousands : marks of numbers, such as "," and ".".    dates : "day-first" or "month-first".
+    encoding : a name that Python knows, such as "cp1252"; by default UTF-8, or what a mark at the start says.
+    """
 
+    decimal: str | None = None
+    thousands: str | None = None
+    dates: str | None = None
+    encoding: str | None = None
 
-def is_number(word: str) -> bool:
-    return bool(pc.match_substring_regex(pa.scalar(word), NUMBER).as_py())
+    def __post_init__(self) -> None:
+        marks = {"decimal": (*".,",), "thousands": (*".,", *BLANKS), "dates": OTHER_DATES}
+        for name, known in marks.items():
+            value = getattr(self, name)
+            if value is not None and (value not in known or (name == "thousands" and value == self.decimal)):
+                raise TableError(f"{name}={value!r} cannot be; choose one of {' '.join(map(repr, known))}.")
 
-
-def settle(table: pa.Table) -> pa.Table:
-    """The table with every column of raw text given the type that its cells show."""
-    fields, columns, schema = [], table.columns, table.schema
-    # Text takes more room than numbers: each column's goes as soon as its values are there.
-    del table
-    for i, field in enumerate(schema):
-        if RAW not in (field.metadata or {}):
-            fields.append(field)
-            continue
-        settled = settle_column(columns[i])
-        said = {REFUSED: settled.refused.encode(), REMARK: settled.remark.encode()}
-        metadata = {key: value for key, value in said.items() if value}
-        fields.append(pa.field(field.name, settled.column.type, metadata=metadata or None))
-        columns[i] = settled.column
-    return pa.table(columns, schema=pa.schema(fields))
+    def decimal_mark(self) -> str | None:
+        return self.decimal or {".": ",", ",": "."}.get(self.thousands or "")
 
 
-def settle_column(raw: pa.ChunkedArray) -> Settled:
-    """Numbers, booleans, times, or text; a column without values has the null type."""
-    cells = clean(raw)
-    if cells.null_count == len(cells):
-        return Settled(pa.chunked_array([pa.nulls(len(cells))]))
-    try:
-        return Settled(pc.cast(cells, pa.float64()))
-    except pa.ArrowInvalid:
-        pass
-    words = pc.unique(cells).drop_null()
-    if pc.all(pc.is_in(pc.utf8_lower(words), value_set=pa.array(["true", "false"]))).as_py():
-        return Settled(pc.equal(pc.utf8_lower(cells), "true"))
-    if pc.all(are_times(words)).as_py():
-        return Settled(as_times(cells))
-    refused = _other_notation(cells, words) or _nearly(cells, words)
-    return Settled(cells, refused, "" if refused else _mixed(cells, words))
+@dataclass
+class TextSurvey:
+    """Counts over the cells of one column: how many each notation reads, and the first that it does not.
+
+    typed : the column was declared text, not read from a file of text: whole numbers may then be codes.
+    numbers, marked : some of the different words that are numbers, and the first with any mark but a sign.
+    order_matters : whether day and month can be mixed up in some word.
+    """
+
+    name: str
+    typed: bool = False
+    present: int = 0
+    read: Counter[str] = field(default_factory=Counter)
+    odd: dict[str, tuple[int, str]] = field(default_factory=dict)
+    example: str = ""
+    marked: str = ""
+    signs: set[str] = field(default_factory=set)
+    numbers: set[str] = field(default_factory=set)
+    order_matters: bool = False
+
+    def update(self, cells: pa.ChunkedArray, first_row: int) -> None:
+        """Count cells that are `clean`; ``first_row`` rows stand before them."""
+        before, self.present = self.present, self.present + len(cells) - cells.null_count
+        if self.is_measured() and "plain" not in self.odd and self.odd.keys() >= NOT_NUMBERS:
+            # Numbers written plainly, the most frequent column by far, leave nothing to be found out.
+            try:
+                pc.cast(cells, pa.float64() if "comma" in self.odd else pa.int64())
+                return
+            except pa.ArrowInvalid:
+                self.read |= dict.fromkeys(self.alive(NUMBERS), before)
+        counts = cells.value_counts()
+        words, n = counts.field(0), counts.field(1).to_numpy()
+        words, n = words.drop_null(), n[words.is_valid().to_numpy(zero_copy_only=False)]
+        good = {notation: reads(words, notation) for notation in NOTATIONS}
+        self._look_at(words, words.filter(pa.array(good["point"] | good["comma"])))
+        for notation, these in good.items():
+            self.read[notation] += int(n[these].sum())
+            if notation not in self.odd and not these.all():
+                row = _first_odd(cells, words, these)
+                self.odd[notation] = first_row + row + 1, cells[row].as_py()
+
+    def _look_at(self, words: pa.Array, numbers: pa.Array) -> None:
+        self.signs |= set(pc.unique(pc.replace_substring_regex(numbers, f"[^%{SIGNS}]", "")).to_pylist())
+        marked = numbers.filter(pc.match_substring_regex(numbers, rf"[.,%{SIGNS}{BLANKS}]|^[+-]?0\d"))
+        self.numbers |= set(numbers.slice(0, MANY_CODES + 1).to_pylist())
+        self.marked = self.marked or next(iter(marked.slice(0, 1).to_pylist()), "")
+        self.example = self.example or next(iter(words.slice(0, 1).to_pylist()), "")
+        slashed = words.filter(pc.match_substring_regex(words, r"^\d{1,2}[/-]\d"))
+        if not self.order_matters:
+            both = zip(*(_moments(slashed, notation) for notation in OTHER_DATES), strict=True)
+            self.order_matters = any(a != b for a, b in both if a and b)
+
+    def alive(self, notations: Iterable[str]) -> list[str]:
+        """Those that read every cell."""
+        return [notation for notation in notations if self.present and notation not in self.odd]
+
+    def is_measured(self) -> bool:
+        return len(self.numbers) > MANY_CODES or bool(re.search(r"[.,]\d", self.marked))
+
+    def is_codes(self) -> bool:
+        """Whether text that was declared such holds whole numbers that may well be codes."""
+        few = not self.marked and not self.is_measured()
+        return self.typed and (few or bool(re.match(r"[+-]?0\d+$", self.marked)))
+
+    def decimal_mark(self) -> str | None:
+        """Where the cells leave no doubt of it."""
+        alive = self.alive(NUMBERS)
+        return None if not alive or {"comma", "point"} <= {*alive} else "," if alive == ["comma"] else "."
+
+    def first_part(self) -> str | None:
+        """Which of day and month comes first, where the cells leave no doubt of it."""
+        alive = self.alive(OTHER_DATES)
+        dead = [self.odd[notation][1] for notation in OTHER_DATES if notation in self.odd]
+        return alive[0] if alive and dead and re.match(r"\d{1,2}[/-]\d", dead[0]) else None
 
 
-def clean(raw: pa.ChunkedArray) -> pa.ChunkedArray:
+Settled = tuple[str, tuple[Notice, ...]]
+
+
+def settle(
+    surveys: Iterable[TextSurvey], reading: Reading, target: str | None, problems: Problems
+) -> dict[str, Settled]:
+    """{column: (notation, remarks)}; what cannot be decided goes to ``problems``."""
+    surveys = list(surveys)
+    marks = {survey.decimal_mark() for survey in surveys} - {None}
+    firsts = {survey.first_part() for survey in surveys} - {None}
+    mark = reading.decimal_mark() or (marks.pop() if len(marks) == 1 else None)
+    first = reading.dates or (firsts.pop() if len(firsts) == 1 else None)
+    settled = {}
+    for survey in surveys:
+        word, cure = "Column", "leave cells empty that are missing, or drop the column"
+        if survey.name == target:
+            word, cure = "Target", "or drop such rows"
+        try:
+            settled[survey.name] = _settled(survey, mark, first)
+        except _Unclear as question:
+            problems.add(f"{word} {quoted(survey.name)} {question}.")
+        except TableError as error:
+            problems.add(f"{word} {quoted(survey.name)} {error}; correct that, {cure}.")
+    return settled
+
+
+def typed(table: pa.Table) -> pa.Table:
+    """Columns of text in the notations that they settle in; what cannot be decided stays text."""
+    surveys = [TextSurvey(name) for name in table.schema.names]
+    cells = {survey.name: clean(table.column(survey.name)) for survey in surveys}
+    for survey in surveys:
+        survey.update(cells[survey.name], 0)
+    settled = settle(surveys, Reading(), None, Problems())
+    columns = {name: parse(cells[name], settled.get(name, ("text", ()))[0]) for name in cells}
+    for name, (notation, _) in settled.items():
+        if notation in ("none", "truth"):
+            empty = pa.nulls(table.num_rows)
+            columns[name] = empty if notation == "none" else pc.cast(columns[name], pa.bool_())
+    return pa.table(columns)
+
+
+def _settled(survey: TextSurvey, mark: str | None, first: str | None) -> Settled:
+    if not survey.present:
+        return "none", ()
+    if (numbers := survey.alive(NUMBERS)) and not survey.is_codes():
+        if len(survey.signs) > 1:
+            signs = " and ".join(sorted(sign or "none" for sign in survey.signs))
+            raise TableError(f"holds numbers with different signs ({signs})")
+        notation = _number_notation(survey, numbers, mark)
+        return notation, () if notation == "plain" else _remark(survey, survey.marked, notation)
+    if alive := survey.alive(("truth", "iso")):
+        return alive[0], ()
+    if alive := survey.alive(OTHER_DATES):
+        if len(alive) > 1 and survey.order_matters and first is None:
+            raise _Unclear(f"holds dates written like {quoted(survey.example)}, {WHICH_DATES}")
+        notation = first if first in alive else alive[0]
+        return notation, _remark(survey, survey.example, notation)
+    if survey.alive(("short year",)):
+        raise TableError(f"holds dates written like {quoted(survey.example)}, whose years need four digits")
+    for group, word in ((NUMBERS, "numbers"), (("iso", *OTHER_DATES), "dates")):
+        best = max(group, key=lambda notation: survey.read[notation])
+        nearly = 2 * survey.read[best] >= survey.present and best in survey.odd
+        if nearly and (word == "dates" or survey.is_measured()):
+            row, cell = survey.odd[best]
+            raise TableError(f"holds {word} but for {quoted(cell)} in row {row}")
+    if not survey.numbers or "plain" not in survey.odd:
+        return "text", ()
+    row, cell = survey.odd["plain"]
+    return "text", (Notice("mixed", survey.name, (quoted(cell), str(row))),)
+
+
+def _number_notation(survey: TextSurvey, alive: list[str], mark: str | None) -> str:
+    # Without marks, or with blanks alone between the digits, all notations read the same.
+    wanted = {",": ["comma"], ".": ["plain", "point"]}.get(mark or "", []) if survey.marked else []
+    chosen = [notation for notation in wanted if notation in alive] or alive
+    if chosen[0] == "plain" or len(chosen) == 1 or not {".", ","} & {*survey.marked}:
+        return chosen[0]
+    both = " or ".join(_read_as(survey.marked, notation) for notation in alive)
+    raise _Unclear(f"holds numbers written like {quoted(survey.marked)}, which may mean {both}; {WHICH_MARK}")
+
+
+def _remark(survey: TextSurvey, word: str, notation: str) -> tuple[Notice, ...]:
+    return (Notice("notation", survey.name, (quoted(word), _read_as(word, notation))),)
+
+
+def _read_as(word: str, notation: str) -> str:
+    parsed: Any = parse(pa.chunked_array([[word]]), notation)
+    value = parsed[0].as_py()
+    return f"{value:g}" if isinstance(value, float) else str(value).removesuffix(" 00:00:00")
+
+
+def clean(raw: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
     """Cells without blanks around them, null where missing."""
     cells = pc.utf8_trim_whitespace(raw)
-    return pc.if_else(pc.is_in(cells, value_set=pa.array(MISSING)), pa.scalar(None, cells.type), cells)
+    gaps = pc.is_in(cells, value_set=pa.array(MISSING, cells.type))
+    return pc.if_else(gaps, pa.scalar(None, cells.type), cells)
 
 
-def as_numbers(cells: pa.ChunkedArray) -> pa.ChunkedArray | int:
-    """Cells as float64, or the position of the first that is no number."""
-    try:
+def reads(words: pa.Array, notation: str) -> np.ndarray:
+    """Which words the notation reads, (n,) booleans."""
+    good = pc.match_substring_regex(words, PATTERNS[notation]).to_numpy(zero_copy_only=False).astype(bool)
+    if notation in DATES:
+        good[good] = [moment is not None for moment in _moments(words.filter(pa.array(good)), notation)]
+    elif notation == "iso" and good.any():
+        days = pc.utf8_slice_codeunits(words, 0, 10)
+        try:
+            pc.cast(pc.unique(days.filter(pa.array(good))), pa.timestamp("us"))
+        except pa.ArrowInvalid:
+            good[good] = [day is not None for day in _moments(days.filter(pa.array(good)), "day-first")]
+    return good
+
+
+def parse(cells: pa.ChunkedArray, notation: str) -> pa.ChunkedArray | int:
+    """Cells that are `clean` as values, or the position of the first that the notation does not read."""
+    if notation in ("text", "none"):
+        return cells
+    if notation == "plain":
+        try:
+            return pc.cast(cells, pa.float64())
+        except pa.ArrowInvalid:
+            return pc.index(pc.match_substring_regex(cells, NUMBER), False).as_py()
+    words = pc.unique(cells).drop_null()
+    good = reads(words, notation) | (reads(words, "plain") if notation == "truth" else False)
+    if not good.all():
+        return _first_odd(cells, words, good)
+    if notation == "truth":
+        # The other spelling of a boolean, 0 and 1, is told apart from other numbers later.
+        for word, number in (("^(?i)true$", "1"), ("^(?i)false$", "0")):
+            cells = pc.replace_substring_regex(cells, word, number)
         return pc.cast(cells, pa.float64())
-    except pa.ArrowInvalid:
-        return _first(pc.invert(pc.match_substring_regex(cells, NUMBER)))
+    if notation == "iso":
+        return _as_times(cells)
+    if notation in DATES:
+        moments = pa.array(_moments(words, notation), pa.timestamp("us"))
+        return moments.take(pc.index_in(cells, value_set=words))
+    marks = f"[{SIGNS}%{BLANKS}{',' if notation == 'point' else '.'}]"
+    return pc.cast(pc.replace_substring(pc.replace_substring_regex(cells, marks, ""), ",", "."), pa.float64())
 
 
-def are_times(words: pa.Array) -> pa.Array:
-    """Which words are ISO 8601 days or times that exist."""
-    good = pc.match_substring_regex(words, TIME)
-    days = pc.unique(pc.utf8_slice_codeunits(words.filter(good), 0, 10))
-    try:
-        pc.cast(days, pa.timestamp("us"))
-        return good
-    except pa.ArrowInvalid:
-        absent = [day for day in days.to_pylist() if not _exists(day)]
-        return pc.and_(good, pc.invert(pc.is_in(pc.utf8_slice_codeunits(words, 0, 10), pa.array(absent))))
+def _first_odd(cells: pa.ChunkedArray, words: pa.Array, good: np.ndarray) -> int:
+    """The position of the first cell among the words that are not good."""
+    return int(pc.index(pc.is_in(cells, value_set=words.filter(pa.array(~good))), True).as_py())
 
 
-def _exists(day: str) -> bool:
-    try:
-        np.datetime64(day)
-    except ValueError:
-        return False
-    return True
-
-
-def as_times(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+def _as_times(cells: pa.ChunkedArray) -> pa.ChunkedArray:
     """ISO 8601 times as microseconds; where some name a zone, the others are read as UTC."""
     cells = pc.replace_substring_regex(cells, r"(\.\d{6})\d+", r"\1")
-    zoned = pc.match_substring_regex(cells, ZONED)
+    zoned = pc.match_substring_regex(cells, f":.*{_ZONE}$")
     if not pc.any(zoned).as_py():
         return pc.cast(cells, pa.timestamp("us"))
-    end = pc.if_else(pc.equal(pc.utf8_length(cells), 10), "T00:00Z", "Z")
-    cells = pc.if_else(zoned, cells, pc.binary_join_element_wise(cells, end, ""))
+    cells = pc.replace_substring_regex(cells, f"^({_DAY})$", r"\1T00:00")
+    cells = pc.if_else(zoned, cells, pc.replace_substring_regex(cells, "$", "Z"))
     return pc.cast(cells, pa.timestamp("us", "UTC"))
 
 
-def _nearly(cells: pa.ChunkedArray, words: pa.Array) -> str:
-    """Why a column that is mostly numbers or mostly dates is neither."""
-    for kind, good in (("numbers", pc.match_substring_regex(words, NUMBER)), ("dates", are_times(words))):
-        odd = pc.is_in(cells, value_set=words.filter(pc.invert(good)))
-        if 2 * pc.sum(odd).as_py() > len(cells) - cells.null_count:
-            continue
-        if kind == "numbers" and not _measured(words.filter(good)):
-            continue
-        row = _first(odd)
-        return f"holds {kind} but for {quoted(cells[row])} in row {row + 1}"
-    return ""
+def _moments(words: pa.Array, notation: str) -> list[dt.datetime | None]:
+    """The moment that each word names in the first pattern that it is written in; None if there is none."""
+    patterns = [re.compile(pattern + _HOURS) for pattern in DATES[notation]]
 
+    def moment(word: str) -> dt.datetime | None:
+        found = next(filter(None, (pattern.fullmatch(word) for pattern in patterns)), None)
+        parts: dict[str, Any] = found.groupdict("0") if found else {}
+        try:
+            if parts["month"].isalpha():
+                parts["month"] = MONTHS.index(parts["month"][:3].lower()) + 1
+            return dt.datetime(**{name: int(value) for name, value in parts.items()})  # type: ignore[arg-type]
+        except (KeyError, ValueError):
+            return None
 
-def _measured(numbers: pa.Array) -> bool:
-    values = pc.cast(numbers, pa.float64()).to_numpy(zero_copy_only=False)
-    return np.unique(values).size > MANY_CODES or bool(np.any(values != np.rint(values)))
-
-
-def _other_notation(cells: pa.ChunkedArray, words: pa.Array) -> str:
-    """Why numbers with signs and separators, or dates that are not ISO 8601, are not read."""
-    plain = pc.match_substring_regex(words, NUMBER)
-    bare = pc.match_substring_regex(pc.replace_substring_regex(words, DECORATION, ""), NUMBER)
-    if pc.all(bare).as_py():
-        row = _first(pc.is_in(cells, value_set=words.filter(pc.invert(plain))))
-        return (
-            f"holds numbers written with signs or separators, such as {quoted(cells[row])} in row {row + 1},"
-            " which must be written plainly, such as 1234.5"
-        )
-    if pc.all(pc.match_substring_regex(words, OTHER_DATE)).as_py():
-        row = _first(pc.is_valid(cells))
-        return (
-            f"holds dates written like {quoted(cells[row])} in row {row + 1},"
-            " where day and month may be mixed up; they must be written like 2024-12-31"
-        )
-    return ""
-
-
-def _mixed(cells: pa.ChunkedArray, words: pa.Array) -> str:
-    number = pc.match_substring_regex(words, NUMBER)
-    if not pc.any(number).as_py():
-        return ""
-    row = _first(pc.is_in(cells, value_set=words.filter(pc.invert(number))))
-    return f"numbers and words, first {quoted(cells[row])} in row {row + 1}, taken as levels"
-
-
-def _first(mask: pa.ChunkedArray) -> int:
-    """Position of the first true; -1 if there is none."""
-    return pc.index(mask, True).as_py()
+    return [moment(word) for word in words.to_pylist()]

@@ -1,0 +1,166 @@
+"""A table as numbers: which rows are learnt from, which are held out, and the encoding that the first show.
+
+Three passes over the table, each in bounded memory: how it is written and the target, statistics of the
+training rows, the encoded rows. These lie in memory, or in a file of TMPDIR where they are many.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from widegp.data.arrays import empty_mapped
+from widegp.data.columns import Survey, TableEncoding, TrainingRows, learn, survey
+from widegp.data.errors import Problems, TableError, quoted
+from widegp.data.kinds import LeftOutMeans
+from widegp.data.tables import TableSource, open_table
+from widegp.data.text import Reading
+from widegp.notices import Notice
+
+# Fewer training rows than this leave nothing to estimate from.
+LEAST_ROWS = 3
+# Encoded rows beyond these bytes lie in a file.
+IN_MEMORY = 2 << 30
+# Rows are encoded in parts of about this many numbers.
+PART_NUMBERS = 1 << 24
+
+
+@dataclass(frozen=True)
+class TableSettings:
+    """What a user decides about a table before a fit.
+
+    target : the column to predict.    drop : columns to leave out.
+    test_fraction, seed : share of the rows that are held out, and which.
+    missing : "impute" or "refuse" gaps in inputs.    missing_target : "leave-out" such rows, or "error".
+    reading : how text is written, where its cells leave doubt.
+    """
+
+    target: str
+    drop: tuple[str, ...] = ()
+    test_fraction: float = 0.1
+    seed: int = 0
+    missing: str = "impute"
+    missing_target: str = "leave-out"
+    reading: Reading = field(default_factory=Reading)
+
+    @classmethod
+    def taken_from(cls, settings: dict[str, Any], **given: Any) -> TableSettings:
+        """Settings under names of this class or of `Reading`, taken out of ``settings``."""
+        reading = {f.name: settings.pop(f.name) for f in fields(Reading) if f.name in settings}
+        own = {f.name: settings.pop(f.name) for f in fields(cls) if f.name in settings}
+        return cls(**(own | given), reading=Reading(**reading))
+
+
+@dataclass(frozen=True)
+class Split:
+    """Encoded rows (n, I) and targets (n,), the ``n_train`` training rows first, then the held-out ones."""
+
+    encoder: TableEncoding
+    rows: np.ndarray
+    targets: np.ndarray
+    n_train: int
+    warnings: Counter[Notice] = field(default_factory=Counter)
+
+    @property
+    def X(self) -> np.ndarray:
+        return self.rows[: self.n_train]
+
+    @property
+    def y(self) -> np.ndarray:
+        return self.targets[: self.n_train]
+
+    @property
+    def X_test(self) -> np.ndarray:
+        return self.rows[self.n_train :]
+
+    @property
+    def y_test(self) -> np.ndarray:
+        return self.targets[self.n_train :]
+
+
+def split_table(table: Any, settings: TableSettings) -> Split:
+    """Hold out a random share of the rows and encode all by what the training rows show.
+
+    table : a path, a frame of pandas, polars or Dask, an Arrow table, or a `TableSource`.
+
+    Of the n rows with a target the test rows are the first floor(n ``test_fraction``) of NumPy's
+    default_rng(seed).permutation(n). All that is wrong with the table is said in one `TableError`.
+    """
+    source, problems = open_table(table, settings.reading), Problems()
+    if not 0 <= settings.test_fraction < 1:
+        problems.add(
+            f"The test fraction is {settings.test_fraction}; pass a number from 0 to below 1, e.g. 0.1."
+        )
+    found = survey(source, settings.target, settings.drop, settings.reading, problems)
+    order = _order(found, settings, problems)
+    n_train = len(order) - int(len(order) * settings.test_fraction) if not problems.sentences else len(order)
+    training = None
+    if found.y is not None:
+        chosen = np.zeros(len(found.y), bool)
+        chosen[order[:n_train]] = True
+        _check_targets(found.y[chosen], len(order), settings.target, problems)
+        training = TrainingRows.of(chosen, found.y, settings.seed)
+    encoding, means = learn(source, found, settings.target, settings.missing, problems, training)
+    problems.raise_all()
+    assert training is not None and found.y is not None
+    rows, noticed = _encoded(source, encoding, means, training, order)
+    without = len(found.y) - len(order)
+    noticed += Counter({Notice("no target", settings.target): without})
+    return Split(encoding, rows, found.y[order], n_train, noticed)
+
+
+def _order(found: Survey, settings: TableSettings, problems: Problems) -> np.ndarray:
+    """Numbers of the rows with a target, training rows first, both parts in the order of the table."""
+    if settings.missing_target not in ("leave-out", "error"):
+        problems.add(f"missing_target={settings.missing_target!r} is unknown; choose 'leave-out' or 'error'.")
+    if found.y is None:
+        return np.empty(0, int)
+    absent = np.flatnonzero(np.isnan(found.y))
+    if absent.size and (settings.missing_target == "error" or absent.size == len(found.y)):
+        problems.add(
+            f"Target {quoted(settings.target)} is missing in row {absent[0] + 1}"
+            f" ({absent.size} of {len(found.y)} rows); drop such rows."
+        )
+    here = np.flatnonzero(~np.isnan(found.y))
+    drawn = here[np.random.default_rng(settings.seed).permutation(len(here))]
+    count = int(len(here) * settings.test_fraction) if 0 <= settings.test_fraction < 1 else 0
+    return np.concatenate([np.sort(drawn[count:]), np.sort(drawn[:count])])
+
+
+def _check_targets(y: np.ndarray, n: int, target: str, problems: Problems) -> None:
+    if n and len(y) < LEAST_ROWS:
+        problems.add(
+            f"The table has {n} row{'s' if n > 1 else ''}, which leaves {len(y)} to fit on;"
+            f" pass a table with more rows (at least {LEAST_ROWS} to fit on)."
+        )
+    elif n and np.ptp(y) == 0:
+        problems.add(f"The target {quoted(target)} is {y[0]:g} in every row; pass a column that varies.")
+
+
+def _encoded(
+    source: TableSource, encoding: TableEncoding, means: Mapping[str, LeftOutMeans], training: TrainingRows,
+    order: np.ndarray,
+) -> tuple[np.ndarray, Counter[Notice]]:  # fmt: skip
+    """The rows of the table in ``order``, encoded part by part, and what was odd about them."""
+    shape = len(order), len(encoding.feature_names)
+    rows = empty_mapped(shape) if 8 * shape[0] * shape[1] > IN_MEMORY else np.empty(shape)
+    place = np.full(len(training.y), -1)
+    place[order] = np.arange(len(order))
+    noticed: Counter[Notice] = Counter()
+    at, size = 0, max(256, min(65536, PART_NUMBERS // max(shape[1], 1)))
+    for batch in source.batches(size, encoding.input_names):
+        part = slice(at, at + batch.num_rows)
+        at, here = part.stop, place[part] >= 0
+        folds = training.folds[part][here]
+        encoded, odd = encoding.transform(
+            batch.filter(here), {name: found._replace(folds=folds) for name, found in means.items()}
+        )
+        rows[place[part][here]] = encoded
+        noticed += odd
+    if at != len(place):
+        raise TableError(f"{source} has changed while it was read: {at} rows now, {len(place)} before.")
+    return rows, noticed
