@@ -203,7 +203,9 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     @classmethod
     def plain(cls, **changes: Any) -> Self:
         """The kernel as it is: standardised inputs, one sigma_u2 for all directions, one noise, no warp."""
-        settings = {"metric": "iso", "noise": "constant", "scale_inputs": "standard", "target_transform": None}
+        settings: dict[str, Any] = {
+            "metric": "iso", "noise": "constant", "scale_inputs": "standard", "target_transform": None,
+        }  # fmt: skip
         return cls(**(settings | changes))
 
     @classmethod
