@@ -203,8 +203,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     @classmethod
     def plain(cls, **changes: Any) -> Self:
         """The kernel as it is: standardised inputs, one sigma_u2 for all directions, one noise, no warp."""
-        settings = {"metric": "iso", "noise": "constant", "scale_inputs": "standard", "target_transform": None}
-        return cls(**(settings | changes))
+        settings: dict[str, Any] = {"metric": "iso", "noise": "constant", "target_transform": None}
+        return cls(**(settings | {"scale_inputs": "standard"} | changes))
 
     @classmethod
     def paper_protocol(cls, noise_start: float | None = None, **changes: Any) -> Self:
