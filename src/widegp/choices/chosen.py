@@ -9,7 +9,7 @@ import numpy as np
 
 from widegp.approximations.build import Builder
 from widegp.approximations.layout import Dials
-from widegp.choices.moves import LearnMetric, WarpTarget
+from widegp.choices.moves import LearnMetric, WarpTarget, WeighInputs
 from widegp.choices.search import Asked, Candidate, Search, Verdict, choose, replayed, splits
 from widegp.choices.trials import Bench, Form, Trial
 from widegp.data.input_maps import LinearMap, QuantileScaler
@@ -42,8 +42,8 @@ class Chosen:
 
     @property
     def by_input(self) -> bool:
-        """Whether there is one sigma_u2 per input."""
-        return self.trial.values["sigma_u2"].ndim > 0
+        """Whether there is one sigma_u2 per input, and no metric learned from that."""
+        return self.power is None and any(isinstance(move, WeighInputs) for move in self.candidate.moves)
 
     def maps(self, form: Form) -> tuple[Any, ...]:
         """What follows the scaling of the table: scores of ranks, the linear map of ``form``."""
@@ -80,6 +80,6 @@ def choose_on(bench: Bench, start: Values, asked: Asked) -> Chosen:
     trial = best.trials[0]
     if len(pairs) > 1:
         some = np.random.default_rng(bench.seed).permutation(len(X))[: bench.most_rows]
-        trial = replayed(replace(bench, fitted=some, held=some[:0]), best, trial)
+        trial = replayed(replace(bench, fitted=some, held=some[:0]), best)
     by_rank = trial.form.inputs == "quantile" and inputs != "quantile"
     return Chosen(trial, best, tuple(search.verdicts), scaler if by_rank else None)

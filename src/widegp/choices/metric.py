@@ -43,6 +43,14 @@ def learned_map(
     return (directions * weights)[:, share > NEGLIGIBLE][:, ::-1]
 
 
+def weights_as_map(weights: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, float]:
+    """Diagonal A (I, I) and sigma_u2 with sigma_u2 A A' = diag(weights); A keeps the mean square of X (n, I).
+    """
+    square = np.mean(X * X, axis=0)
+    sigma_u2 = float(square @ weights / square.sum()) if square.sum() > 0 else float(weights.mean())
+    return np.diag(np.sqrt(weights / sigma_u2)), sigma_u2
+
+
 def direction_shares(linear: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Leading directions (I, q) of the metric A A' and their shares of its trace (q,), largest first."""
     left, singular, _ = np.linalg.svd(linear, full_matrices=False)

@@ -15,6 +15,9 @@ from widegp.choices.metric import learned_map
 from widegp.choices.screening import importance_moment
 from widegp.choices.trials import Bench, Trial
 
+# Share of noise in the target from which on a fit has found next to nothing, and is no place to start from.
+NOTHING_FOUND = 0.5
+
 
 class Move(Protocol):
     """``sibling``, where there is one, is the same model on other rows: the nearest known optimum."""
@@ -79,8 +82,7 @@ class LearnMetric:
         else:
             moment = trial.moment
         form = replace(trial.form, linear=learned_map(moment, X, self.power), noise=None)
-        if sibling is None and self.by_forest:
-            # What was found without the metric may be nothing at all.
+        if sibling is None and self.by_forest and trial.values["sigma_eps2"] > NOTHING_FOUND:
             return bench.explored(form, trial.values).with_curvature()
         return bench.warm(form, sibling or trial)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +26,7 @@ ROUNDS = 3
 STRENGTHS = (0.5, 1.0)
 # Rows fitted and rows held out. Tables below the third number are cut into folds, each held out once and
 # predicted from at most the last number of rows, since there the plain fit takes seconds.
-FIT_ROWS, HELD_ROWS, IN_FOLDS, FOLD_FIT_ROWS = 1200, 2500, 3000, 700
+FIT_ROWS, HELD_ROWS, IN_FOLDS, FOLD_FIT_ROWS = 1200, 2500, 3000, 600
 
 
 class Asked(NamedTuple):
@@ -62,10 +61,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A sequence of moves and what it made on every bench."""
+    """A sequence of moves and what it made on every bench; ``history`` is what each made on the first."""
 
     moves: tuple[Move, ...]
     trials: tuple[Trial, ...]
+    history: tuple[Trial, ...] = ()
 
     @property
     def loss(self) -> np.ndarray:
@@ -97,7 +97,7 @@ class Search:
         first, form = self.benches[0], Form(inputs)
         trial = first.explored(form, start).with_curvature()
         others = (bench.warm(form, trial) for bench in self.benches[1:])
-        return Candidate((), (trial, *others))
+        return Candidate((), (trial, *others), (trial,))
 
     def moved(self, base: Candidate, *moves: Move) -> Candidate | None:
         """``base`` with further moves, each fitted on the first bench and from there on the others."""
@@ -108,7 +108,7 @@ class Search:
                 if after is None:
                     return None
                 made.append(after)
-            base = Candidate((*base.moves, move), tuple(made))
+            base = Candidate((*base.moves, move), tuple(made), (*base.history, made[0]))
         return base
 
     def better(self, base: Candidate, changed: Iterable[Candidate | None]) -> Candidate:
@@ -125,18 +125,19 @@ class Search:
 def choose(
     search: Search, base: Candidate, asked: Asked, warp: Callable[[Trial], WarpTarget | None]
 ) -> Candidate:
-    """Inputs, then the target, then the metric, then the noise; what is not ``"auto"`` is taken as asked.
+    """Inputs, then the metric, then the target, then the noise; what is not ``"auto"`` is taken as asked.
 
-    ``warp`` finds the likeliest warp of the target beside the kernel of a trial, or None.
+    ``warp`` finds the likeliest warp of the target beside the kernel of a trial, or None. A warp comes after
+    the metric: beside a poor one it may seem to help the mean, which it harms beside a good one.
     """
     if asked.inputs == "auto":
         base = search.better(base, [search.moved(base, Scale("quantile"))])
+    base = _metric(search, base, asked.metric)
     if asked.warp != "none":
         found = warp(base.trials[0])
         if found is not None:
             warped = search.moved(base, found)
             base = search.better(base, [warped]) if asked.warp == "auto" else warped or base
-    base = _metric(search, base, asked.metric)
     if asked.noise == "auto":
         return search.better(base, (search.moved(base, VaryNoise(s)) for s in STRENGTHS))
     return (search.moved(base, VaryNoise(1.0)) if asked.noise == "varying" else base) or base
@@ -162,12 +163,13 @@ def _metric(search: Search, base: Candidate, asked: str) -> Candidate:
     return best
 
 
-def replayed(bench: Bench, chosen: Candidate, near: Trial) -> Trial:
-    """The model that was chosen, made on the rows of another bench; ``near`` is it on fewer rows."""
-    form = Form(next(iter(bench.tables)))
-    plain = {name: value for name, value in near.values.items() if name != "psi"}
-    first = bench.explored(form, {**plain, "sigma_u2": np.asarray(plain["sigma_u2"].mean())})
-    return reduce(lambda trial, move: move.apply(bench, trial) or trial, chosen.moves, first.with_curvature())
+def replayed(bench: Bench, chosen: Candidate) -> Trial:
+    """The model that was chosen, made on the rows of another bench, each step from that of the first."""
+    plain, *others = chosen.history
+    trial = bench.warm(plain.form, plain)
+    for move, sibling in zip(chosen.moves, others, strict=True):
+        trial = move.apply(bench, trial, sibling) or trial
+    return trial
 
 
 def splits(n_rows: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:

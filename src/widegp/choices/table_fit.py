@@ -77,11 +77,11 @@ class TableFit:
 
     def _whole(self, chosen: Chosen) -> Estimate:
         problem = self._warped(chosen.trial.form.warp)
-        if chosen.by_input:
-            problem = replace(problem, priors=self.by_input)
 
         def fit(builder: Builder, problem: Problem, values: Values, H: Any, parts: bool) -> Fitted:
-            return self._fit(builder, problem, values, H, parts and not chosen.by_input, False)
+            each = values["sigma_u2"].ndim > 0
+            problem = replace(problem, priors=self.by_input if each else self.problem.priors)
+            return self._fit(builder, problem, values, H, parts and not each, False)
 
         X = self.builder.X if chosen.scaler is None else chosen.scaler.transform(self.builder.X)
         whole = Whole(X, problem, lambda X: replace(self.builder, X=X), fit, self.builder.seed)

@@ -13,7 +13,7 @@ from widegp.approximations.dense import Dense, DensePosterior
 from widegp.approximations.layout import Dials
 from widegp.choices.gradients import mean_gradients
 from widegp.choices.left_out import left_out_exactly
-from widegp.choices.metric import gradient_moment
+from widegp.choices.metric import gradient_moment, weights_as_map
 from widegp.compute.backend import Backend
 from widegp.inference.fit import Run, fit_map
 from widegp.inference.objective import MapObjective, Problem
@@ -23,9 +23,9 @@ from widegp.noise_model import NoiseModel, fit_noise
 from widegp.prediction import make_predictor
 from widegp.warps import FittedWarp, make_warp
 
-# Iterations from the optimum of a like model whose curvature is known, where it is not, and with one sigma_u2
-# per input: enough to tell models apart.
-WARM, COLD, BY_INPUT = 8, 15, 30
+# Iterations, enough to tell models apart: from the optimum of a like model whose curvature is known, where it
+# is not known, with one sigma_u2 per input, and with these from their optimum on other rows.
+WARM, COLD, BY_INPUT, BY_INPUT_AGAIN = 8, 15, 30, 12
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Trial:
 
     def with_curvature(self) -> Self:
         """The same with its curvature, which takes as many evaluations as there are parameters."""
-        if self.curvature is not None or self.values["sigma_u2"].ndim:
+        if self.curvature is not None:
             return self
         z = self.objective.space.pack(self.values)
         H = curvature_at(self.objective, z, self.objective(z).gradient, self.objective.n_rows)
@@ -121,24 +121,27 @@ class Bench:
     def warm(self, form: Form, near: Trial, start: Values | None = None) -> Trial:
         """A fit from the optimum of a like form, or from ``start``."""
         values = near.values if start is None else start
-        by_input = form.linear is None and values["sigma_u2"].ndim > 0
-        if not by_input:
-            values = {**values, "sigma_u2": np.asarray(values["sigma_u2"].mean())}
-        same = near.values.keys() == values.keys() and near.values["sigma_u2"].ndim == 0
-        return self._descended(form, values, near.curvature if same else None)
+        return self._descended(form, values, near.curvature if near.values.keys() == values.keys() else None)
 
     def by_inputs(self, form: Form, near: Trial) -> Trial:
-        """A fit with one sigma_u2 per input."""
-        by_input = np.broadcast_to(near.values["sigma_u2"], self.tables[form.inputs].shape[1:]).copy()
-        return self._descended(form, {**near.values, "sigma_u2": by_input}, None)
+        """A fit with one sigma_u2 per input, which then become a diagonal map in front of one for all."""
+        X, linear = self.tables[form.inputs][self.fitted], near.form.linear
+        shares = np.ones(X.shape[1]) if linear is None else np.diagonal(linear) ** 2
+        values = {**near.values, "sigma_u2": near.values["sigma_u2"] * shares}
+        found = self._descended(form, values, None, BY_INPUT if linear is None else BY_INPUT_AGAIN)
+        linear, sigma_u2 = weights_as_map(found.values["sigma_u2"], X)
+        values = {**found.values, "sigma_u2": np.asarray(sigma_u2)}
+        return self._descended(replace(form, linear=linear), values, near.curvature)
 
-    def _descended(self, form: Form, values: Values, curvature: np.ndarray | None) -> Trial:
+    def _descended(
+        self, form: Form, values: Values, curvature: np.ndarray | None, limit: int | None = None
+    ) -> Trial:
         X = self.rows(form, self.fitted)
         by_input = values["sigma_u2"].ndim > 0
         problem = self._problem(form, X, by_input)
         space = ParameterSpace.of(problem.kernel, values, problem.psi_bounds if "psi" in values else ())
         objective = problem.on(Dense(X, self.backend), space)
-        limit = BY_INPUT if by_input else WARM if curvature is not None else COLD
+        limit = limit or (COLD if curvature is None else WARM)
         with self.backend.scope():
             optimum = self.run.optimise(objective, values, limit, curvature)
         return self._scored(form, objective, space.unpack(optimum.z), optimum.curvature)

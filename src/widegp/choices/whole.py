@@ -119,7 +119,11 @@ def fit_whole(whole: Whole, chosen: Chosen) -> Stage:
     """What was chosen, fitted to all rows; learned again from them where that predicts others better."""
     trial, n_rows = chosen.trial, len(whole.X)
     parts = n_rows >= WORTHWHILE * len(trial.X)
-    first = whole.fitted(trial.form, trial.values, None if parts else trial.curvature, parts)
+    values, curvature = trial.values, None if parts else trial.curvature
+    if chosen.by_input and parts:
+        # Beside the variances that a part has found stand their corrections by all rows, which begin at 1.
+        values = {**values, "sigma_u2": np.full(whole.X.shape[1], float(values["sigma_u2"]))}
+    first = whole.fitted(trial.form, values, curvature, parts)
     if not parts or (chosen.power is None and trial.form.noise is None):
         return first
     form = whole.learned_again(first, chosen.power)
