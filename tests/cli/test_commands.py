@@ -326,3 +326,30 @@ for command in {commands}:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout == "2 False\n" * len(commands)
     assert result.stderr.count("absent does not exist; check the path.\n") == len(commands)
+
+
+def test_a_table_saved_by_a_german_spreadsheet_goes_through_every_command(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["Nr;Größe;Preis;Verkauft;Ort"]
+    for i, size in enumerate(rng.uniform(20, 200, 60)):
+        price = f"{1000 + 30 * size:,.2f}".translate(str.maketrans(",.", ".,"))
+        sold, where = f"{i % 28 + 1:02d}.{i % 12 + 1:02d}.2019", rng.choice(["Köln", "Bonn", "-"])
+        lines.append(f"{i + 1};{size:.1f}".replace(".", ",") + f";{price} €;{sold};{where}")
+    lines[7] = "7;50,5;;01.01.2019;Köln"
+    (tmp_path / "h.csv").write_bytes("\r\n".join(lines).encode("cp1252"))
+    read = ["--encoding", "cp1252"]
+    fit = ["fit", tmp_path / "h.csv", "--target", "Preis", "--out", tmp_path / "m", *QUICK, *read]
+    told = run(*fit)
+    assert told.exit_code == 0, told.stderr
+    said = " ".join(told.stdout.split())
+    assert "1 row without the target 'Preis' left out" in " ".join((told.stdout + told.stderr).split())
+    assert "Left out: Nr (whole numbers, all different, under the name of an identifier)." in said
+    assert "Verkauft (written like '01.01.2019', read as 2019-01-01)" in said
+    predict = ["predict", tmp_path / "m", tmp_path / "h.csv", "--out", tmp_path / "p.parquet", *read]
+    explain = ["explain", tmp_path / "m", tmp_path / "h.csv", *read]
+    for arguments in (predict, ["report", tmp_path / "m", "--out", tmp_path / "r.html"], explain):
+        result = run(*arguments)
+        assert result.exit_code == 0, result.stderr
+    frame = pq.read_table(tmp_path / "p.parquet").to_pandas()
+    assert frame["Größe"].between(20, 200).all() and len(frame) == 60
+    assert np.corrcoef(frame["mean"], frame["Größe"])[0, 1] > 0.9
