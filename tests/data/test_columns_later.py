@@ -315,3 +315,21 @@ def test_a_real_table_comes_out_as_its_columns(tmp_path: Path) -> None:
     expected = np.column_stack([table[name].to_numpy() for name in encoder.feature_names])
     np.testing.assert_array_equal(np.vstack(parts), expected)
     assert encoder.feature_names == tuple(n for n in table.schema.names if n not in ("y", "test"))
+
+
+def test_descriptions_of_the_first_version_are_read() -> None:
+    """As widegp 0.1 wrote them: notes were sentences, and text had no notation."""
+    common = {"missing": 0, "indicator": False}
+    columns = [
+        {"class": "Column", "name": "id", "kind": "categorical", "note": "left out: constant", **common},
+        {"class": "NumericColumn", "name": "x", "kind": "numeric", "note": "", **common,
+         "low": 0.0, "high": 2.0, "median": 1.0, "varies": True},
+        {"class": "CategoricalColumn", "name": "c", "kind": "categorical", "note": "1 rare level", **common,
+         "levels": ["a", "b"], "rare": ["z"], "other": True, "n_levels": 3},
+    ]  # fmt: skip
+    state = {"format": 1, "target": "y", "missing": "impute", "n_rows": 9, "columns": columns}
+    encoder = TableEncoding.from_dict(json.loads(json.dumps(state)))
+    assert [row["note"] for row in encoder.summary()] == ["left out: constant", "", "1 rare level"]
+    matrix, said = encoder.transform(pa.table({"x": [0.5, 1.5], "c": ["b", "z"]}))
+    np.testing.assert_array_equal(matrix, [[0.5, 0, 1, 0], [1.5, 0, 0, 1]])
+    assert not said and TableEncoding.from_dict(encoder.to_dict()) == encoder

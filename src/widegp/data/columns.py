@@ -242,31 +242,13 @@ def learn(
 
     Every row is checked, so that errors number the rows of the table.
     """
-    from widegp.data.statistics import LevelStatistics, statistics_of
-    from widegp.data.values import read_values
+    from widegp.data.statistics import LevelStatistics
 
     if missing not in MISSING:
         problems.add(f"missing={missing!r} is unknown; choose {' or '.join(map(repr, MISSING))}.")
     usable = [c for c in found.columns if c.notation != REFUSED and not any(n.is_left_out for n in c.notes)]
-    held = {column.name: statistics_of(column) for column in usable}
-    n = 0
-    for batch in source.batches(columns=[*held]) if held else ():
-        part = slice(first_row(batch), first_row(batch) + batch.num_rows)
-        chosen = None if rows is None else rows.chosen[part]
-        n += batch.num_rows if chosen is None else int(chosen.sum())
-        for name, statistics in [*held.items()]:
-            try:
-                values = read_values(batch.column(name), statistics.blank, part.start)
-                if missing == "refuse":
-                    _refuse_missing(name, values, part.start)
-            except TableError as error:
-                problems.add(str(error))
-                del held[name]
-                continue
-            if rows is None or chosen is None:
-                statistics.update(values, None, None)
-            else:
-                statistics.update(values.at(chosen), rows.y[part][chosen], rows.folds[part][chosen])
+    held = _statistics(source, usable, missing == "refuse", problems, rows)
+    n = max((statistics.rows for statistics in held.values()), default=0)
     if held and n < 2:
         problems.add(f"The table has {counted(n, 'row')}; a fit needs at least 2.")
     columns = _fitted(found.columns, held)
@@ -276,6 +258,31 @@ def learn(
         problems.add(f"No column of the table can be used ({why}); add a column that varies.")
     levels = [s for s in held.values() if isinstance(s, LevelStatistics) and s.has_target]
     return encoding, {s.blank.name: s.left_out_means() for s in levels}
+
+
+def _statistics(
+    source: TableSource, columns: Sequence[Column], no_gaps: bool, problems: Problems,
+    rows: TrainingRows | None,
+) -> dict[str, Statistics]:  # fmt: skip
+    """By name, what the training rows add up to; a column with a problem in any row is not among them."""
+    from widegp.data.statistics import statistics_of
+    from widegp.data.values import read_values
+
+    held = {column.name: statistics_of(column) for column in columns}
+    for batch in source.batches(columns=[*held]) if held else ():
+        part = slice(first_row(batch), first_row(batch) + batch.num_rows)
+        chosen = slice(None) if rows is None else rows.chosen[part]
+        y, folds = (None, None) if rows is None else (rows.y[part][chosen], rows.folds[part][chosen])
+        for name, statistics in [*held.items()]:
+            try:
+                values = read_values(batch.column(name), statistics.blank, part.start)
+                if no_gaps:
+                    _refuse_missing(name, values, part.start)
+                statistics.update(values.at(chosen), y, folds)
+            except TableError as error:
+                problems.add(str(error))
+                del held[name]
+    return held
 
 
 def _fitted(columns: tuple[Column, ...], held: Mapping[str, Statistics]) -> tuple[Column, ...]:

@@ -59,8 +59,8 @@ class Values:
     labels: tuple[str, ...] = ()
     zoned: bool | None = None
 
-    def at(self, rows: np.ndarray | None) -> Values:
-        return self if rows is None else replace(self, data=self.data[rows], missing=self.missing[rows])
+    def at(self, rows: np.ndarray | slice) -> Values:
+        return replace(self, data=self.data[rows], missing=self.missing[rows])
 
 
 def decoded(column: pa.Array | pa.ChunkedArray) -> tuple[pa.ChunkedArray, str]:
