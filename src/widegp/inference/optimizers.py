@@ -34,13 +34,13 @@ FLATTEST = 1e-6
 LONGEST = 1.0
 
 
-class OutOfTime(Exception):
+class _OutOfTime(Exception):
     """The deadline of a fit has passed."""
 
 
 @dataclass
 class Timed:
-    """An objective that raises `OutOfTime` after ``deadline``, a reading of ``time.perf_counter``.
+    """An objective that raises `_OutOfTime` after ``deadline``, a reading of ``time.perf_counter``.
 
     The first evaluation is always made: a fit without any would have nothing to show.
     """
@@ -51,7 +51,7 @@ class Timed:
 
     def __call__(self, z: np.ndarray) -> Answer:
         if self.evaluated and time.perf_counter() > self.deadline:
-            raise OutOfTime
+            raise _OutOfTime
         self.evaluated = True
         return self.objective(z)
 
@@ -132,7 +132,7 @@ def lbfgs(task: Task, z: np.ndarray) -> Optimum:
             recorded, z, jac=True, method="L-BFGS-B", bounds=task.bounds, callback=recorded.iterated,
             options=options,
         )  # fmt: skip
-    except OutOfTime:
+    except _OutOfTime:
         return recorded.optimum(Reason.BUDGET, z)
     if out.status == 0:
         reason = Reason.CONVERGED
@@ -172,7 +172,7 @@ def bfgs(task: Task, z: np.ndarray, curvature: np.ndarray) -> Optimum:
             H = _updated(H, there - z, new_gradient - gradient)
             z, gradient = there, new_gradient
             recorded.iterated(scipy.optimize.OptimizeResult(x=z, fun=value))
-    except OutOfTime:
+    except _OutOfTime:
         reason = Reason.BUDGET
     return replace(recorded.optimum(reason, z), curvature=H)
 
@@ -232,7 +232,7 @@ def curvature_at(
 
     try:
         H = differences(slope, z, gradient) / n_rows
-    except (ArithmeticError, OutOfTime):
+    except (ArithmeticError, _OutOfTime):
         return None
     return H if np.linalg.eigvalsh(H)[-1] > 0 else None
 
@@ -261,7 +261,7 @@ def adam(task: Task, z: np.ndarray, rates: np.ndarray) -> Optimum:
         for step in range(1, task.max_iter + 1):
             try:
                 value, gradient = recorded(z)
-            except OutOfTime:
+            except _OutOfTime:
                 reason = Reason.BUDGET
                 break
             if step > 1:
