@@ -37,7 +37,8 @@ LEAST_W = 1e-10  # below it z = f + d1 / W would lose its digits, and the row sa
 # the noise, hence on f, and the objective may fall on the way to the fixed point; a step too long costs more.
 SLACK = 0.01
 SHORTEST = 1e-4  # share of a step below which it is taken as it is
-REFINED = 1000.0  # times the tolerance of the mode: relative change of lambda at which it is good enough
+# Relative change of lambda at which it is good enough: so many times the tolerance of the mode, at most.
+REFINED, COARSEST = 1000.0, 0.01
 MAX_REFINEMENTS = 8
 
 
@@ -230,7 +231,7 @@ def evidence(
         whole = solve(mode.pseudo.z, mode.pseudo.noise, gradient=True)
         along = Along(np.zeros_like(s), np.zeros_like(s), np.zeros_like(s), whole.gradient or {})
     else:
-        along = _through_mode(solve, mode, s, REFINED * tolerance)
+        along = _through_mode(solve, mode, s, min(REFINED * tolerance, COARSEST))
     return Evidence(mode.value, along.gradient, _by_psi(response, mode, along), mode)
 
 

@@ -17,7 +17,7 @@ from widegp.inference.priors import Prior, penalty
 from widegp.kernels.base import Kernel
 from widegp.laplace import Mode, Pseudo, Response, Solved, evidence, find_mode
 
-TOLERANCE = 1e-5  # of the mode; the evidence of n rows is then right to better than 1e-10 n
+TOLERANCE = 1e-4  # of the mode; the evidence of n rows is then right to better than 1e-8 n
 
 
 @dataclass(frozen=True)
