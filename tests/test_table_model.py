@@ -131,7 +131,8 @@ class TestFit:
         assert json.loads(json.dumps(told)) == told
         assert list(dict.fromkeys(stages)) == [
             "reading the table", "encoding the columns", "choosing a start", "fit",
-            "predicting the held-out rows", "gradient boosting beside it", "conditioning on all rows",
+            "predicting the held-out rows", "shuffling the columns", "gradient boosting beside it",
+            "conditioning on all rows",
         ]  # fmt: skip
         assert told["yardstick"]["rows"] == 81 and told["yardstick"]["rows_held_out"] == 9
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from widegp.estimator import WideGPRegressor
+from widegp.fitted import FittedGP
+from widegp.importance import rank_columns
 from widegp.kernels.base import CURVE_POINTS as KERNEL_POINTS
 from widegp.kernels.base import Kernel
 from widegp.kernels.moment import MomentKernel
+from widegp.sources import Source, single_inputs, source_columns, states_of
 
-if TYPE_CHECKING:
-    from widegp.data.columns import TableEncoding
+__all__ = ["Source", "explain", "partial_dependence", "source_columns"]
 
-# With several hundred neighbours a prediction costs milliseconds, so their number is bounded, not the rows.
-EFFECT_PREDICTIONS = 6_000
-MOST_REPEATS = 8
+Progress = Callable[[str, int, int], None]
+
 CURVE_ROWS = 50
-CURVE_POINTS = 21
-FEW_VALUES = 8
+SAMPLE_ROWS = 6_000
 
 BAND = (
     "For each value of the input, every sampled row gets that value and its own other inputs; the line is the"
@@ -31,39 +31,21 @@ BAND = (
     " band holds the middle 80% of the rows' own curves, each shifted to the same mean: where it is wide, the"
     " effect of the input depends on the other inputs."
 )
-EFFECT = (
-    "Share of the variance of the prediction that is lost when the input is shuffled between rows, its"
-    " interactions included (total effect, Jansen's estimator). Shares add up to more than 100% where inputs"
-    " interact, and to less or more where they are correlated."
+IMPORTANCE = (
+    "Shuffle the column between rows that the fit has not seen, and see how much the squared error of the"
+    " predictions rises, as a share of the mean squared difference of two targets. Where the model is right,"
+    " that is the share of the variance that needs the column. After ± stands the standard error."
 )
+EFFECT = (
+    "Share of the variance of the prediction that comes from the column, its interactions included (total"
+    " effect, Jansen's estimator). It says what the model uses, the importance what helps. Shares add up to"
+    " more than 100% where columns interact, and to less or more where they are correlated."
+)
+INTERACTIONS = "The part of the effect that changes with values of other columns (total less first order)."
 WEIGHT = (
     "Share of sigma_u2, the prior variance of the hidden weights of this input. A large weight says that the"
     " function bends quickly along the input; a strong but straight effect needs little weight."
 )
-
-
-class Source(NamedTuple):
-    """A column of a table and the inputs that it became: one per level of a category, parts of a date, ...
-
-    ``is_number``: the first of ``inputs`` is the column's own value, and its curve that of the column.
-    """
-
-    name: str
-    inputs: tuple[int, ...]
-    is_number: bool = True
-
-
-def source_columns(encoder: TableEncoding) -> list[Source]:
-    """The columns that give inputs, with the places of these in the order of ``encoder.feature_names``."""
-    found, at = [], 0
-    for column in encoder.columns:
-        own = len(column.value_features())
-        width = own + column.indicator
-        if width:
-            is_number = own == 1 and column.kind in ("numeric", "boolean")
-            found.append(Source(column.name, tuple(range(at, at + width)), is_number))
-        at += width
-    return found
 
 
 def explain(
@@ -71,58 +53,76 @@ def explain(
     X_sample: ArrayLike,
     feature_names: Sequence[str] | None = None,
     *,
+    y: ArrayLike | None = None,
     sources: Sequence[Source] | None = None,
+    ranking: dict[str, Any] | None = None,
     top: int = 6,
     level: float = 0.95,
     seed: int = 0,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Inputs by effect, balance of the kernel's parts, partial dependence of the ``top`` inputs; JSON-able.
+    """Columns by importance, those that move together, effects of the ``top``, parts of the kernel.
 
-    X_sample (s, I): rows like those that the model is used on, at least two; more than needed are thinned.
-    "inputs" is sorted by total effect and has the ARD share of sigma_u2 as "weight" where there is one. The
-    two differ on purpose: see EFFECT and WEIGHT, which stand in the result under "words". With ``sources``,
-    see `source_columns`, columns of the table are ranked, each with all its inputs; curves are of single
-    inputs, those of numbers first.
+    X_sample : (s, I), rows like those that the model is used on, at least two; more than needed are thinned.
+    y : (s,), their targets. Only rows that the fit has not seen can tell the importance; without y there is
+        none, and columns are ranked by their effect, which is that on the prediction.
+    sources : columns of a table with all their inputs, see `source_columns`; by default each input is one.
+    ranking : what `widegp.importance.rank_columns` found before, for the same sources.
+    progress : called with a stage, the steps done and their number.
+
+    The result is JSON-able. "inputs" has the numbers of `widegp.importance.shuffle`, and as "weight" the
+    share of sigma_u2 where there is one per input; they differ on purpose, see "words". "together" has
+    columns whose ranks are correlated, with the numbers of shuffling them as one.
     """
-    X = _sample(model, X_sample, seed)
+    X, y = _sample(model, X_sample, y, seed)
     names = input_names(model, feature_names)
-    if sources is None:
-        sources = [Source(name, (j,)) for j, name in enumerate(names)]
-    effects = total_effects(model, X, seed, [source.inputs for source in sources])
-    weights = getattr(model, "input_importance_", None)
-    order = np.argsort(-effects, kind="stable")
-    inputs = [
-        {
-            "name": sources[k].name,
-            "index": sources[k].inputs[0],
-            "inputs": [names[j] for j in sources[k].inputs],
-            "effect": float(effects[k]),
-            "weight": None if weights is None else float(sum(weights[j] for j in sources[k].inputs)),
-        }
-        for k in order
-    ]
-    chosen = _drawn([sources[k] for k in order], names)[:top]
-    curves = [partial_dependence(model, X, j, level) | {"name": name} for j, name in chosen]
+    sources = single_inputs(names) if sources is None else sources
+    tell = progress or (lambda stage, done, total: None)
+    if ranking is None:
+        ranking = rank_columns(model.fitted_, X, y, sources, seed, lambda i, n: tell("shuffling", i, n))
+    order = _order(ranking, sources)
+    curves: list[dict[str, Any]] = []
+    for k in order[:top]:
+        tell("drawing effects", len(curves), len(order[:top]))
+        curves.append(partial_dependence(model.fitted_, X, sources[k], level))
     rows = model.fitted_.inputs.transform(X)
     return {
-        "inputs": inputs,
+        "inputs": [ranking["inputs"][k] | _described(model, sources[k], names) for k in order],
+        "together": [group | {"words": _together(group["names"])} for group in ranking["together"]],
         "partial_dependence": curves,
         "balance": balance(model, rows),
         "kernel_shape": kernel_shape(model.kernel_, rows),
-        "rows": len(X),
+        "rows": ranking["rows"],
+        "repeats": ranking["repeats"],
         "level": float(level),
-        "words": {"band": BAND.format(level=level), "effect": EFFECT, "weight": WEIGHT},
+        "words": {
+            "band": BAND.format(level=level), "importance": IMPORTANCE, "effect": EFFECT,
+            "interactions": INTERACTIONS, "weight": WEIGHT,
+        },
+    }  # fmt: skip
+
+
+def _order(ranking: dict[str, Any], sources: Sequence[Source]) -> list[int]:
+    """Places of the sources by importance where it is known, else by effect; the largest first."""
+    found = ranking["inputs"]
+    if [entry["name"] for entry in found] != [source.name for source in sources]:
+        raise ValueError("The ranking is of other columns than the sources; rank the same ones.")
+    key = "importance" if any(entry["importance"] is not None for entry in found) else "effect"
+    return sorted(range(len(sources)), key=lambda k: -(found[k][key] or 0.0))
+
+
+def _described(model: WideGPRegressor, source: Source, names: Sequence[str]) -> dict[str, Any]:
+    weights = model.fitted_.input_importance
+    return {
+        "index": source.inputs[0],
+        "kind": source.kind,
+        "inputs": [names[j] for j in source.inputs],
+        "weight": None if weights is None else float(sum(weights[j] for j in source.inputs)),
     }
 
 
-def _drawn(ranked: Sequence[Source], names: Sequence[str]) -> list[tuple[int, str]]:
-    """Inputs to draw, with the names of their curves: columns of numbers, then the others input by input.
-
-    A curve along one level of a category makes rows that belong to two levels, so these come last.
-    """
-    numbers = [(source.inputs[0], source.name) for source in ranked if source.is_number]
-    others = [(j, names[j]) for source in ranked if not source.is_number for j in source.inputs]
-    return numbers + others
+def _together(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]} move together: read them as one."
 
 
 def input_names(model: WideGPRegressor, given: Sequence[str] | None = None) -> list[str]:
@@ -136,52 +136,28 @@ def input_names(model: WideGPRegressor, given: Sequence[str] | None = None) -> l
     return [str(name) for name in names]
 
 
-def total_effects(
-    model: WideGPRegressor, X: np.ndarray, seed: int = 0, groups: Sequence[Sequence[int]] | None = None
-) -> np.ndarray:
-    """S_g = (1/2N) sum_i (f(x_i) - f(x_i with x_ij <- x_kj for j in g))^2 / Var f, (G,).
+def partial_dependence(
+    fitted: FittedGP, X: np.ndarray, source: Source, level: float = 0.95
+) -> dict[str, Any]:
+    """Mean over rows of f(x_i with the column's inputs = t), t over the states of the column (`states_of`).
 
-    Jansen's estimator of the total Sobol index: f is the posterior mean, X (N, I) in the units of the table,
-    and k runs over the next rows after i in a random order. ``groups`` g lists inputs that move together, as
-    those of one category must: a row of two levels, or of none, is no row. By default each input is alone.
+    X (N, I) in the units of the table. For the bands see BAND; "labels" name levels and dates.
     """
-    groups = [[j] for j in range(X.shape[1])] if groups is None else [list(group) for group in groups]
-    n_groups = len(groups)
-    rng = np.random.default_rng(seed)
-    rows = rng.permutation(len(X))[: max(20, EFFECT_PREDICTIONS // (n_groups + 1))]
-    X = X[rows]
-    here = _function(model, X)[0]
-    variance = float(np.var(here))
-    effects = np.zeros(n_groups)
-    if variance == 0:
-        return effects
-    repeats = int(np.clip(EFFECT_PREDICTIONS // (len(X) * n_groups), 1, min(MOST_REPEATS, len(X) - 1)))
-    for g, group in enumerate(groups):
-        # Shifts along a random order leave no row as it is, which permutations might.
-        moved = np.tile(X, (repeats, 1))
-        moved[:, group] = np.concatenate([np.roll(X[:, group], k + 1, axis=0) for k in range(repeats)])
-        there = _function(model, moved)[0].reshape(repeats, -1)
-        effects[g] = np.mean((here - there) ** 2) / (2 * variance)
-    return effects
-
-
-def partial_dependence(model: WideGPRegressor, X: np.ndarray, j: int, level: float = 0.95) -> dict[str, Any]:
-    """Mean over rows of f(x_i with x_ij = t), t on a grid from the 2nd to the 98th percentile of the input.
-
-    X (N, I) in the units of the table; an input of few values gets those. For the bands see BAND.
-    """
-    grid, discrete = _grid(X[:, j])
-    rows = np.repeat(X[None, :CURVE_ROWS], len(grid), axis=0)
-    rows[:, :, j] = grid[:, None]
-    parts = _function(model, rows.reshape(-1, X.shape[1]), level)
-    mean, lower, upper = (part.reshape(len(grid), -1) for part in parts)
+    states = states_of(source, X)
+    rows = np.repeat(X[None, :CURVE_ROWS], len(states.x), axis=0)
+    rows[:, :, list(source.inputs)] = states.inputs[:, None]
+    parts = _function(fitted, rows.reshape(-1, X.shape[1]), level)
+    mean, lower, upper = (part.reshape(len(states.x), -1) for part in parts)
     # Rows differ in level through their other inputs; only a difference in shape is an interaction.
     shapes = mean - mean.mean(0) + mean.mean()
     spread = np.quantile(shapes, [0.1, 0.9], axis=1)
     return {
-        "index": j,
-        "x": grid.tolist(),
-        "discrete": discrete,
+        "name": source.name,
+        "index": source.inputs[0],
+        "kind": source.kind,
+        "x": states.x.tolist(),
+        "labels": states.labels,
+        "discrete": states.discrete,
         "mean": mean.mean(1).tolist(),
         "lower": lower.mean(1).tolist(),
         "upper": upper.mean(1).tolist(),
@@ -231,26 +207,25 @@ def kernel_shape(kernel: Kernel, rows: np.ndarray, points: int = KERNEL_POINTS) 
     return shape
 
 
-def _function(model: WideGPRegressor, X: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, ...]:
+def _function(fitted: FittedGP, X: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, ...]:
     """Posterior mean of f in the units of y and the ends of its interval, without noise, each (s,)."""
-    # Past the estimator's own checks: X is whole by now, and a frame's names would only raise a warning.
-    function = model.fitted_.predictive(X).latent
+    function = fitted.predictive(X).latent
     return function.mean, *function.interval(level)
 
 
-def _grid(column: np.ndarray) -> tuple[np.ndarray, bool]:
-    values = np.unique(column)
-    if len(values) <= FEW_VALUES:
-        return values, True
-    low, high = np.quantile(column, [0.02, 0.98])
-    return np.linspace(low, high, CURVE_POINTS), False
-
-
-def _sample(model: WideGPRegressor, X: ArrayLike, seed: int) -> np.ndarray:
-    """At most EFFECT_PREDICTIONS rows in random order, as numbers."""
+def _sample(
+    model: WideGPRegressor, X: ArrayLike, y: ArrayLike | None, seed: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """At most SAMPLE_ROWS rows in random order, as numbers."""
     X = np.asarray(X, float)
     if X.ndim != 2 or X.shape[1] != model.n_features_in_ or len(X) < 2:
         raise ValueError(
             f"X_sample has shape {X.shape}; pass at least two rows of {model.n_features_in_} inputs."
         )
-    return np.ascontiguousarray(X[np.random.default_rng(seed).permutation(len(X))[:EFFECT_PREDICTIONS]])
+    order = np.random.default_rng(seed).permutation(len(X))[:SAMPLE_ROWS]
+    if y is None:
+        return X[order], None
+    y = np.asarray(y, float)
+    if y.shape != (len(X),) or not np.isfinite(y).all():
+        raise ValueError(f"y has shape {y.shape}, or gaps; pass one number for each of the {len(X)} rows.")
+    return X[order], y[order]

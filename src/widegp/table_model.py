@@ -25,9 +25,11 @@ from widegp.data.ranges import outside_range
 from widegp.data.tables import open_table
 from widegp.estimator import WideGPRegressor
 from widegp.held_out import HeldOut
+from widegp.importance import ColumnStudy
 from widegp.metrics import rmse
 from widegp.notices import Notice, in_words
 from widegp.persist import ModelFileError, TablePart, load_with_table, save_model
+from widegp.sources import source_columns
 from widegp.table_split import Split, TableSettings, split_table
 from widegp.yardstick import measure
 
@@ -67,12 +69,15 @@ class TableModel:
         apart, its predictions are conditioned on all rows.
     held_out : predictions of the rows that were kept apart, made before; None where there were none.
     provenance : versions, settings, seed, hash of the table, date, rows, seconds, peak memory, warnings.
+    study : some held-out rows and what shuffling their columns does; None where there were fewer than two,
+        or in files of earlier versions.
     """
 
     encoder: TableEncoding
     regressor: WideGPRegressor
     held_out: HeldOut | None
     provenance: dict[str, Any]
+    study: ColumnStudy | None = None
 
     @classmethod
     def fit(
@@ -113,6 +118,8 @@ class TableModel:
             if len(split.y_test):
                 stage("predicting the held-out rows")
                 held_out = HeldOut.of(regressor, split.X_test, split.y_test)
+                stage("shuffling the columns")
+            study = _studied(regressor, split, chosen.seed)
         for w in caught:
             # Kept for the record below, they are still to be heard.
             warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
@@ -149,7 +156,7 @@ class TableModel:
             # The settings above are what was asked for, and "auto" may take less.
             anchors = {} if regressor.approximation_ == "exact" else {"anchors": len(regressor.anchors_)}
             provenance["chosen"] = {"approximation": regressor.approximation_} | anchors
-        return cls(split.encoder, regressor, held_out, provenance)
+        return cls(split.encoder, regressor, held_out, provenance, study)
 
     @property
     def target(self) -> str:
@@ -196,15 +203,16 @@ class TableModel:
         return 1 - rmse(y[here], self.predict(source)[here]) ** 2 / float(np.var(y[here]))
 
     def inputs_held(self) -> np.ndarray:
-        """Rows that the model holds anyway, in the units of its inputs: anchors, else training rows."""
-        return self.regressor.fitted_.rows_held
+        """Rows that the model holds, in the units of its inputs: held out, else anchors or training rows."""
+        return self.regressor.fitted_.rows_held if self.study is None else self.study.X
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """One file, which `widegp.load` reads as well: it then gives the regressor alone."""
         text = {"encoder": self.encoder.to_dict(), "provenance": self.provenance}
-        save_model(
-            self.regressor, path, TablePart(text, {} if self.held_out is None else self.held_out.to_arrays())
-        )
+        arrays = {} if self.held_out is None else self.held_out.to_arrays()
+        if self.study is not None:
+            text["ranking"], arrays["study_X"] = self.study.ranking, self.study.X
+        save_model(self.regressor, path, TablePart(text, arrays))
 
     @classmethod
     def load(
@@ -217,7 +225,9 @@ class TableModel:
             regressor.predict_neighbors = predict_neighbors
         try:
             held_out = HeldOut.from_arrays(arrays) if arrays else None
-            return cls(TableEncoding.from_dict(text["encoder"]), regressor, held_out, text["provenance"])
+            study = ColumnStudy(arrays["study_X"], text["ranking"]) if "study_X" in arrays else None
+            encoder = TableEncoding.from_dict(text["encoder"])
+            return cls(encoder, regressor, held_out, text["provenance"], study)
         except Exception as error:
             raise ModelFileError(
                 f"The columns in {path} cannot be read ({error!r}); fit the model again."
@@ -268,6 +278,14 @@ def peak_memory() -> int | None:
     except ImportError:
         return None
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _studied(regressor: WideGPRegressor, split: Split, seed: int) -> ColumnStudy | None:
+    """By the model that was scored: one that has seen these rows would make columns look needed."""
+    if len(split.y_test) < 2:
+        return None
+    sources = source_columns(split.encoder)
+    return ColumnStudy.of(regressor.fitted_, split.X_test, split.y_test, sources, seed)
 
 
 def _stages(progress: Report | None) -> Callable[[str], None]:

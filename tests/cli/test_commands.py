@@ -9,6 +9,7 @@ import io
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -246,8 +247,18 @@ class TestOthers:
             assert told["inputs"][0]["name"] == "size" and told["target"] == "price"
         shown = run("explain", model)
         assert shown.exit_code == 0 and "What drives price" in shown.stdout
+        assert "held out when fitting" in " ".join(shown.stdout.split())
         assert "Prior variance" not in shown.stdout
         assert "Prior variance by part" in run("explain", model, "--verbose").stdout
+
+    def test_explain_says_what_its_rows_can_tell(self, model, table, tmp_path):
+        """Rows of the fit, rows without the target, and a file of an earlier version, which keeps none."""
+        assert "fitted on" in run_json("explain", model, table)["basis"]
+        old = TableModel.load(model)
+        replace(old, study=None).save(tmp_path / "old.widegp")
+        told = run_json("explain", tmp_path / "old.widegp")
+        assert "no importance" in told["basis"] and told["inputs"][0]["importance"] is None
+        assert told["inputs"][0]["name"] == "size" and told["inputs"][0]["effect"] > 0
 
     def test_compare(self, table):
         told = run_json("compare", table, "--target", "price", "--test-fraction", 0.4, *QUICK)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,12 +13,18 @@ from widegp.cli import options
 from widegp.cli.output import console, print_json
 
 if TYPE_CHECKING:
-    import numpy as np
     from rich.console import RenderableType
 
     from widegp.table_model import TableModel
 
 SAMPLE_ROWS = 65536
+BAR = 10
+# What a number rests on is said with it: only rows that the fit has not seen can tell what helps.
+HELD_OUT = "rows that were held out when fitting"
+OWN = (
+    "rows that the model was fitted on: it has no held-out rows, so that there is no importance; pass a TABLE"
+    " of other rows with the target, or fit again with --test-fraction above 0"
+)
 
 
 def explain(
@@ -25,7 +33,7 @@ def explain(
         Path | None,
         typer.Argument(
             metavar="[TABLE]",
-            help="Rows to explain the model on; its own if left out.",
+            help="New rows, with the target, to explain the model on; by default its held-out ones.",
             callback=options.existing,
         ),
     ] = None,
@@ -35,64 +43,126 @@ def explain(
     verbose: options.Verbose = False,
     as_json: options.Json = False,
 ) -> None:
-    """Say which inputs drive a model, and how.
+    """Say which columns a model needs, and what it does with them.
 
-    Effects are averages over rows: of TABLE, or of the anchors and rows that the model holds.
+    Columns are shuffled between rows that were held out when fitting, or between the rows of TABLE, which
+    should be rows that the fit has not seen.
 
     \b
     Examples:
       widegp explain houses.widegp
-      widegp explain houses.widegp houses.csv --json
+      widegp explain houses.widegp sold-later.csv --json
     """
     from widegp.explain import explain as explained
-    from widegp.explain import source_columns
+    from widegp.sources import source_columns
     from widegp.table_model import TableModel
 
     fitted = TableModel.load(model)
-    rows = fitted.inputs_held() if table is None else _rows(fitted, table, encoding)
-    found = explained(
-        fitted.regressor, rows, fitted.encoder.feature_names,
-        sources=source_columns(fitted.encoder), level=level, seed=seed,
-    )  # fmt: skip
+    rows, basis = _held(fitted) if table is None else _rows(fitted, table, encoding)
+    with _bar() as progress:
+        found = explained(
+            fitted.regressor, feature_names=fitted.encoder.feature_names,
+            sources=source_columns(fitted.encoder), level=level, seed=seed, progress=progress, **rows,
+        )  # fmt: skip
     if as_json:
-        print_json({"model": str(model), "target": fitted.target, **found})
+        print_json({"model": str(model), "target": fitted.target, "basis": basis, **found})
     else:
-        console().print(_as_text(found, fitted.target, verbose))
+        console().print(_as_text(found, fitted.target, basis, verbose))
 
 
-def _rows(model: TableModel, table: Path, encoding: str | None) -> np.ndarray:
-    """The inputs of the first rows of a table: averages need no more."""
+def _held(model: TableModel) -> tuple[dict[str, Any], str]:
+    """The rows that the model holds, and what they are."""
+    rows: dict[str, Any] = {"X_sample": model.inputs_held()}
+    if model.study is None:
+        return rows, OWN
+    return rows | {"ranking": model.study.ranking}, HELD_OUT
+
+
+def _rows(model: TableModel, table: Path, encoding: str | None) -> tuple[dict[str, Any], str]:
+    """The first rows of a table, averages need no more, with their targets if it has them."""
     from widegp.data.tables import open_table
     from widegp.data.text import Reading
 
-    batch = next(open_table(table, Reading(encoding=encoding)).batches(SAMPLE_ROWS))
-    rows: np.ndarray = model.encoder.transform(batch)[0]
-    return rows
+    source = open_table(table, Reading(encoding=encoding))
+    batch = next(source.batches(SAMPLE_ROWS))
+    X = model.encoder.transform(batch)[0]
+    if model.target not in source.names:
+        basis = f"rows of {table}, which has no {model.target!r}, so that there is no importance"
+        return {"X_sample": X}, basis
+    y = model.encoder.target(batch)
+    known = y == y
+    rows = {"X_sample": X[known], "y": y[known]}
+    if source.sha256() == model.provenance["table"]["sha256"]:
+        return rows, f"rows of {table}, which the model was fitted on, so that columns look needed too much"
+    return rows, f"rows of {table}"
 
 
-def _as_text(found: dict[str, Any], target: str, verbose: bool) -> RenderableType:
-    """Inputs by effect with the ends of their curves; ``verbose``, the balance of the kernel's parts too."""
+def _bar() -> AbstractContextManager[Callable[[str, int, int], None] | None]:
+    """A bar on a terminal, nothing elsewhere."""
+    screen = console(stderr=True)
+    return _ShownBar(screen) if screen.is_terminal else nullcontext()
+
+
+class _ShownBar(AbstractContextManager[Callable[[str, int, int], None]]):
+    def __init__(self, screen: Any) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.progress = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+            console=screen, transient=True,
+        )  # fmt: skip
+        self.tasks: dict[str, Any] = {}
+
+    def __enter__(self) -> Callable[[str, int, int], None]:
+        self.progress.start()
+        return self.tell
+
+    def tell(self, stage: str, done: int, total: int) -> None:
+        if stage not in self.tasks:
+            self.tasks[stage] = self.progress.add_task(stage, total=total)
+        self.progress.update(self.tasks[stage], completed=done)
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+
+def _as_text(found: dict[str, Any], target: str, basis: str, verbose: bool) -> RenderableType:
+    """Columns by importance with the ends of their effects, those that move together, then what is what."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    from widegp.report.formatting import number, percent, short
+    from widegp.report.formatting import percent, share_words, short
 
-    # A curve along one level of a category is not one along the category: its name tells them apart.
-    curves = {(curve["index"], curve["name"]): curve for curve in found["partial_dependence"]}
-    inputs = Table(title=Text(f"What drives {short(target)}"))
-    for name in ("input", "effect", "weight", Text(f"mean of {short(target)} from low to high")):
-        inputs.add_column(name, justify="left" if name == "input" else "right")
+    curves = {curve["name"]: curve for curve in found["partial_dependence"]}
+    keys = [key for key in ("importance", "effect", "interactions", "weight")
+            if any(entry[key] is not None for entry in found["inputs"])]  # fmt: skip
+    shown = Table(title=Text(f"What drives {short(target)}"))
+    shown.add_column("column")
+    shown.add_column("0 to 100%")
+    for name in map(Text, (*keys, f"mean of {short(target)}")):
+        shown.add_column(name, justify="right")
     for entry in found["inputs"]:
-        curve = curves.get((entry["index"], entry["name"]))
-        ends = "" if curve is None else " → ".join(number(v) for v in _ends(curve["mean"]))
-        inputs.add_row(Text(short(entry["name"])), percent(entry["effect"]), percent(entry["weight"]), ends)
+        cells = [share_words(entry, key) for key in keys]
+        bar = "█" * round(BAR * min(max(entry[keys[0]] or 0.0, 0.0), 1.0))
+        shown.add_row(Text(short(entry["name"])), bar, *cells, Text(_ends(curves.get(entry["name"]))))
+    lines = [f"{g['words']} Shuffled as one: {share_words(g, keys[0])}." for g in found["together"]]
+    lines += [f"{key.capitalize()}: {found['words'][key]}" for key in keys]
+    lines += [f"Measured on {found['rows']:,} {basis}."]
     shares = ", ".join(f"{name} {percent(share)}" for name, share in found["balance"]["share"].items())
-    words = [found["words"]["effect"], found["words"]["weight"]]
-    words += [f"Prior variance by part: {shares}."] if verbose else []
-    return Group(inputs, *map(Text, words))
+    lines += [f"Prior variance by part: {shares}."] if verbose else []
+    return Group(shown, *map(Text, lines))
 
 
-def _ends(curve: list[float]) -> list[float]:
-    """First, middle and last value: enough to see a rise, a fall or a hump."""
-    return [curve[0], curve[len(curve) // 2], curve[-1]] if len(curve) > 2 else curve
+def _ends(curve: dict[str, Any] | None) -> str:
+    """First, middle and last value, to see a rise, a fall or a hump; of levels the lowest and highest."""
+    from widegp.report.formatting import number, short
+
+    if curve is None:
+        return ""
+    mean = curve["mean"]
+    if curve["kind"] == "category":
+        low, high = min(range(len(mean)), key=mean.__getitem__), max(range(len(mean)), key=mean.__getitem__)
+        return " → ".join(f"{short(curve['labels'][g])} {number(mean[g])}" for g in (low, high))
+    chosen = [mean[0], mean[len(mean) // 2], mean[-1]] if len(mean) > 2 else mean
+    return " → ".join(number(value) for value in chosen)

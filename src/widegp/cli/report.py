@@ -34,13 +34,15 @@ def report(
         raise ValueError(
             f"{model} was fitted on all rows and has no scores; fit it with --test-fraction above 0."
         )
-    from widegp.explain import explain, source_columns
+    from widegp.explain import explain
     from widegp.report import render_html, summarise
+    from widegp.sources import source_columns
 
     names, sources = fitted.encoder.feature_names, source_columns(fitted.encoder)
+    ranking = None if fitted.study is None else fitted.study.ranking
     summary = summarise(
         fitted.regressor, fitted.held_out, fitted.encoder.summary(), fitted.provenance,
-        explanation=explain(fitted.regressor, fitted.inputs_held(), names, sources=sources),
+        explanation=explain(fitted.regressor, fitted.inputs_held(), names, sources=sources, ranking=ranking),
     )  # fmt: skip
     page = render_html(summary).encode()
     write_whole(out, page)

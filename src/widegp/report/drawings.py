@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from widegp.report import figures
-from widegp.report.formatting import exact, number, percent, short
+from widegp.report.formatting import number, percent, short
 from widegp.report.svg import inline_svg
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def effects(summary: Summary) -> list[Markup]:
             figures.partial_dependence(curve, target, limits),
             f"effect-{i}",
             f"Mean prediction of {short(target)} along {short(curve['name'])}, from"
-            f" {number(curve['mean'][0])} at {exact(curve['x'][0])} to {number(curve['mean'][-1])} at"
-            f" {exact(curve['x'][-1])}.",
+            f" {number(curve['mean'][0])} at {figures.places(curve)[0]} to {number(curve['mean'][-1])} at"
+            f" {figures.places(curve)[-1]}.",
         )
         for i, curve in enumerate(curves)
     ]

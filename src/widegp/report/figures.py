@@ -195,15 +195,26 @@ def partial_dependence(curve: dict[str, Any], target: str, limits: tuple[float, 
         axes.vlines(x, curve["rows_lower"], curve["rows_upper"], color=GREY, lw=9, alpha=0.3)
         axes.errorbar(x, curve["mean"], [low, high], color=BLUE, lw=0, elinewidth=2, marker="o", ms=6)
         axes.set(xlim=(-0.6, len(x) - 0.4))
-        axes.set_xticks(x, [exact(value) for value in curve["x"]])
+        axes.set_xticks(x, places(curve))
+        if len(x) > 4 and curve.get("labels"):
+            axes.tick_params("x", rotation=90, labelsize="small")
     else:
         axes.fill_between(x, curve["rows_lower"], curve["rows_upper"], color=GREY, alpha=0.25, lw=0)
         axes.fill_between(x, *band, color=BLUE, alpha=0.3, lw=0)
         axes.plot(x, curve["mean"], color=BLUE, lw=2)
         axes.margins(x=0)
+        if curve.get("kind") == "date":
+            ends = [0, len(x) - 1]
+            axes.set_xticks([x[g] for g in ends], [places(curve)[g] for g in ends])
     axes.set_ylim(*limits)
     label(axes, short(curve["name"]), short(target))
     return figure
+
+
+def places(curve: dict[str, Any]) -> list[str]:
+    """What stands at the points of a curve: levels, dates or numbers."""
+    labels = curve.get("labels")
+    return [exact(x) for x in curve["x"]] if labels is None else [short(text) for text in labels]
 
 
 def _points(held_out: dict[str, Any]) -> dict[str, np.ndarray]:

@@ -60,6 +60,15 @@ def percent(share: float | None, decimals: int = 0) -> str:
     return f"{100 * share:.{decimals}f}%".replace("-", "−")
 
 
+def share_words(item: Mapping[str, Any], key: str) -> str:
+    """A share with its standard error where there is one, "6.4 ± 1.2%", else in per cent."""
+    value, se = item.get(key), item.get(f"{key}_se")
+    if value is None or se is None or key != "importance":
+        return percent(value, 1)
+    shown = f"{100 * value:.1f}".replace("-0.0", "0.0").replace("-", "−")
+    return f"{shown} ± {100 * se:.1f}%"
+
+
 def seconds(t: float | None) -> str:
     """4.2 ms, 7.1 s, 15 s, 3 min 20 s, 2 h 5 min."""
     if t is None:

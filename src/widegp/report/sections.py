@@ -18,6 +18,7 @@ from widegp.report.formatting import (
     part_range,
     percent,
     seconds,
+    share_words,
     short,
 )
 from widegp.yardstick import NAME
@@ -95,14 +96,13 @@ def thirds(summary: Summary) -> dict[str, Any] | None:
 
 
 def ranking(summary: Summary) -> dict[str, Any] | None:
-    """Inputs by the first of effect and weight that is known."""
+    """Inputs by the first of importance, effect and weight that is known; bars reach to 100%."""
     e = summary["explanation"]
     ranked = e["inputs"]
     if not ranked:
         return None
-    keys = [key for key in ("effect", "weight") if ranked[0][key] is not None]
-    top = max((item[keys[0]] for item in ranked), default=1.0) or 1.0
-    heads = {"effect": "effect", "weight": "weight (ARD)"}
+    keys = [key for key in ("importance", "effect", "weight") if ranked[0].get(key) is not None]
+    heads = {"importance": "importance", "effect": "effect", "weight": "weight (ARD)"}
     return {
         "words": [(key, e["words"][key]) for key in keys],
         "columns": [("input", ""), ("", "wide"), *((heads[key], "n") for key in keys)],
@@ -110,10 +110,14 @@ def ranking(summary: Summary) -> dict[str, Any] | None:
         "rows": [
             {
                 "name": item["name"],
-                "share": item[keys[0]] / top,
-                "cells": [percent(item[key], 1) for key in keys],
+                "share": min(max(item[keys[0]], 0.0), 1.0),
+                "cells": [share_words(item, key) for key in keys],
             }
             for item in ranked
+        ],
+        "together": [
+            f"{group['words']} Shuffled as one: {share_words(group, keys[0])}."
+            for group in e.get("together", ())
         ],
     }
 
