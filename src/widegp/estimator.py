@@ -3,45 +3,24 @@
 from __future__ import annotations
 
 import os
-import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from widegp.approximations.build import Builder
-from widegp.approximations.layout import Dials
-from widegp.approximations.registry import approximation
-from widegp.choices.search import Asked
-from widegp.choices.table_fit import Estimate, TableFit
-from widegp.compute.backend import Backend, choose_backend
-from widegp.data.arrays import take
-from widegp.data.input_maps import ChainedMaps
-from widegp.data.preprocessing import TargetScaler
-from widegp.engines.base import backend_for, make_engine
-from widegp.fitted import FittedGP
-from widegp.inference.choose import calibrate, choose_dials
-from widegp.inference.curvature import described
-from widegp.inference.fit import OptimizerSettings, Run
-from widegp.inference.journal import Journal, fingerprint
-from widegp.inference.objective import Problem, start_values
-from widegp.inference.priors import resolve_priors
-from widegp.kernels.base import Kernel
-from widegp.kernels.registry import named
-from widegp.latent_fit import fit_response
-from widegp.persist import load_model, save_model
-from widegp.prediction import TrainingRows
-from widegp.predictive import Predictive
-from widegp.progress import Progress
-from widegp.training_table import TrainingTable, checked_rows, training_table
-from widegp.warps import FittedWarp, make_warp
+from widegp.training_table import checked_rows
+
+if TYPE_CHECKING:
+    from widegp.fitted import FittedGP
+    from widegp.kernels.base import Kernel
+    from widegp.predictive import Predictive
+
+# What fits, saves and loads is imported when it is asked for: JAX and Numba take seconds to load.
 
 Report = Callable[[str, int, float, dict[str, np.ndarray]], None]
 
@@ -70,6 +49,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         (neighbours), ``"fitc"``, ``"vfe"``, ``"dtc"`` (anchors), ``"subset"``, or ``"nystrom"`` (the paper's
         equation read literally). ``"auto"`` is exact for small tables and full-scale for the others.
     rank, neighbors, predict_neighbors : the dials; the last, for prediction, costs about 3 ms a row at 400.
+    predict_cells : new rows that lie together share the training rows that predict them, which is fifty to a
+        hundred times as fast and costs 0.002 to 0.025 of NLL on the tables tried (docs/dials.md).
     anchors : ``"kmeans"``, ``"kmeans++"``, ``"random"``, ``"first"`` or ``"greedy"``.
     ard : one sigma_u2 per input, which ranks the inputs (``input_importance_``).
     priors : ``"default"``, None, or a mapping such as ``{"w": Beta(2, 2), "sigma_b2": None}``.
@@ -147,6 +128,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         *,
         neighbors: int = 30,
         predict_neighbors: int = 400,
+        predict_cells: bool = False,
         ordering: str = "random",
         target_transform: str | None = None,
         metric: str = "iso",
@@ -177,6 +159,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         self.verbose = verbose
         self.neighbors = neighbors
         self.predict_neighbors = predict_neighbors
+        self.predict_cells = predict_cells
         self.ordering = ordering
         self.target_transform = target_transform
         self.metric = metric
@@ -243,142 +226,13 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         a Dask array, or, with y the name of the target's column, a folder of Parquet files or a Dask frame.
         It is copied once to the temporary folder (TMPDIR), scaled.
         """
-        began = time.perf_counter()
-        self._check_settings()
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        with Progress(self.verbose, progress) as shown:
-            if self.likelihood == "gaussian" and exposure is None:
-                table = training_table(self, X, y, seed, sample_weight, noise_variance)
-                model = self._fit_gaussian(table, seed, shown, began)
-            else:
-                known = {"sample_weight": sample_weight, "noise_variance": noise_variance}
-                model = fit_response(self, X, y, exposure, shown.update, known)
-        self.fitted_ = model.lasted(time.perf_counter() - began)
+        from widegp.fitting import fit_model
+
+        known = {"sample_weight": sample_weight, "noise_variance": noise_variance}
+        self.fitted_ = fit_model(self, X, y, known, exposure, progress)
         if not self.converged_ and self.optimizer == "lbfgs":
             warnings.warn(f"The fit has not converged: {self.result_.reason}.", ConvergenceWarning, 2)
         return self
-
-    def _fit_gaussian(self, table: TrainingTable, seed: int, shown: Progress, began: float) -> FittedGP:
-        engine = make_engine(self.engine, self.backend)
-        rows, scaler = table.X, TargetScaler.fit(table.y, table.weight)
-        target = scaler.transform(table.y)
-        kernel, start = self._start(rows)
-        backend = choose_backend(kernel, backend_for(engine, self.backend))
-        journal = self._journal(rows, table.y, seed)
-        dials = self._resolved(rows, kernel, backend, journal, seed)
-        builder = Builder(rows, dials, backend, seed, engine)
-        scale = {"offset": scaler.mean, "scale": scaler.sd}
-        priors = resolve_priors(self.priors, kernel, rows.shape[1], self._by_input)
-        problem = Problem(kernel, target, make_warp("none", **scale), priors, weight=table.weight)
-        if table.noise is not None:
-            mean = float(table.noise.mean())
-            problem = replace(problem, noise=mean / scaler.sd**2, spread=table.noise / mean)
-            start = {name: value for name, value in start.items() if name != "sigma_eps2"}
-        by_input = resolve_priors(self.priors, kernel, rows.shape[1], True)
-        spent = journal.seconds() if journal else time.perf_counter() - began
-        run = Run(self._settings(spent, seed), journal=journal)
-        with backend.scope():
-            whole = TableFit(builder, problem, by_input, start, scale, run, shown.update)
-            model = self._model(whole.estimate(self._asked()), table)
-        return model if table.held is None else model.calibrated_on(*table.held)
-
-    @property
-    def _by_input(self) -> bool:
-        return self.ard or self.metric == "ard"
-
-    def _asked(self) -> Asked:
-        metric = "ard" if self._by_input else self.metric
-        return Asked(self.scale_inputs or "none", self.target_transform or "none", metric, self.noise)
-
-    def _journal(self, X: np.ndarray, y: np.ndarray, seed: int) -> Journal | None:
-        """The journal of this very fit, if evaluations are to be written down."""
-        if self.checkpoint is None:
-            return None
-        apart = {"checkpoint", "verbose", "random_state", "predict_neighbors"}
-        settings = {k: v for k, v in self.get_params(deep=False).items() if k not in apart}
-        return Journal.open(self.checkpoint, fingerprint(settings | {"seed": seed}, X, y))
-
-    def _resolved(
-        self, rows: np.ndarray, kernel: Kernel, backend: Backend, journal: Journal | None, seed: int
-    ) -> Dials:
-        """The dials, ``"auto"`` resolved; a choice by the clock is made once for all runs of a fit."""
-
-        def choose() -> dict[str, Any]:
-            return asdict(
-                choose_dials(
-                    self._dials(), len(rows), rows.shape[1], self._by_input, self.budget,
-                    lambda: calibrate(rows, kernel, backend, seed),
-                )
-            )  # fmt: skip
-
-        return Dials(**(journal.choice("dials", choose) if journal else choose()))
-
-    def _settings(self, spent: float, seed: int) -> OptimizerSettings:
-        left = None if self.budget is None else max(0.0, self.budget - spent)
-        return OptimizerSettings(
-            self.optimizer, self.max_iter, self.learning_rate, self.noise_learning_rate, left,
-            self.start is None, self.batch_rows, seed,
-        )  # fmt: skip
-
-    def _start(self, rows: np.ndarray) -> tuple[Kernel, dict[str, np.ndarray]]:
-        """The kernel to fit, and where its parameters begin."""
-        kernel = named(self.kernel) if isinstance(self.kernel, str) else self.kernel
-        n_inputs = rows.shape[1]
-        given = dict(self.start or {})
-        if self.start is None and isinstance(self.kernel, str):
-            kernel = kernel.at_start(n_inputs)
-        unknown = set(given) - set(kernel.parameters()) - {"sigma_eps2"}
-        if unknown:
-            raise ValueError(
-                f"start names {sorted(unknown)}, but {type(kernel).__name__} has {[*kernel.parameters()]}."
-            )
-        kernel = kernel.replace(**{k: v for k, v in given.items() if k != "sigma_eps2"})
-        mean = float(np.mean(np.asarray(kernel.diag(rows[: 10 * 1000]))))
-        noise = float(given.get("sigma_eps2", self.noise_fraction * mean))
-        return kernel, start_values(kernel, noise, np.zeros(0), n_inputs if self._by_input else None)
-
-    def _dials(self) -> Dials:
-        return Dials(
-            self.approximation, self.rank, self.neighbors, self.anchors, self.ordering, self.block_rows
-        )
-
-    def _check_settings(self) -> None:
-        if self.approximation != "auto":
-            approximation(self.approximation)
-        if self.optimizer not in ("lbfgs", "adam"):
-            raise ValueError(f"Unknown optimizer {self.optimizer!r}; choose 'lbfgs' or 'adam'.")
-        for name, least in (("rank", 1), ("neighbors", 0), ("predict_neighbors", 0), ("max_iter", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
-
-    def _model(self, estimate: Estimate, table: TrainingTable) -> FittedGP:
-        """The model at the estimates, of the ``table`` that it was fitted to."""
-        fitted, builder = estimate.fitted, estimate.builder
-        values, objective = fitted.values, fitted.objective
-        problem, order = objective.problem, fitted.layout.order
-        kernel, observed = problem.kernel_at(values), problem.observed(values)
-        params = {k: float(v) if np.ndim(v) == 0 else v for k, v in values.items() if k != "psi"}
-        params.setdefault("sigma_eps2", observed.noise)
-        rows = None
-        if order is not None:
-            count, stored = max(self.predict_neighbors, builder.dials.neighbors), observed.of(order)
-            rows = TrainingRows(take(builder.X, order), stored.y, kernel, count, stored.spread)
-        posterior = objective.likelihood.posterior(kernel, observed)
-        by_input = any(np.ndim(params[name]) for name in kernel.per_input)
-        weights = kernel.input_weights(builder.X.shape[1]) if by_input else None
-        names, target = getattr(self, "feature_names_in_", None), TargetScaler.fit(table.y, table.weight)
-        psi, scale = values.get("psi", np.zeros(0)), {"offset": target.mean, "scale": target.sd}
-        return FittedGP(
-            inputs=ChainedMaps((table.scaler, *estimate.maps)) if estimate.maps else table.scaler,
-            target=target, warp=FittedWarp.fit(problem.y, problem.warp.name, psi, **scale),
-            kernel=kernel, params=params,
-            approximation=builder.dials.name, posterior=posterior, rows=rows,
-            result=described(fitted, builder), seed=builder.seed,
-            n_features=self.n_features_in_, feature_names=None if names is None else tuple(map(str, names)),
-            input_importance=None if weights is None else weights / weights.sum(),
-            noise_model=estimate.noise, backend=builder.backend.name,
-        ).noted(*estimate.notes)  # fmt: skip
 
     def predict_distribution(self, X: ArrayLike, exposure: ArrayLike | None = None) -> Predictive:
         """The distribution of y at the rows of X (q, I): moments, quantiles, intervals, density, draws.
@@ -394,9 +248,10 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         ``latent=True`` gives the standard deviation of f, without the noise of a new observation, in the
         units of y; the mean is that of y in both cases.
         """
-        predictive = self.predict_distribution(X)
         if not return_std:
-            return predictive.mean
+            check_is_fitted(self, "fitted_")
+            return self.fitted_.mean(checked_rows(self, X))
+        predictive = self.predict_distribution(X)
         return predictive.mean, (predictive.latent if latent else predictive).sd
 
     def predict_quantiles(self, X: ArrayLike, levels: ArrayLike, *, latent: bool = False) -> np.ndarray:
@@ -429,6 +284,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file for `widegp.load`: arrays and JSON, no pickle, checksummed."""
+        from widegp.persist import save_model
+
         check_is_fitted(self, "fitted_")
         save_model(self, path)
 
@@ -439,5 +296,7 @@ def load(path: str | os.PathLike[str], backend: str | None = None) -> WideGPRegr
     ``backend`` other than that of the fit, such as ``"xla"`` on a machine with an accelerator, rounds
     differently.
     """
+    from widegp.persist import load_model
+
     model: WideGPRegressor = load_model(path, WideGPRegressor, backend)
     return model

@@ -9,14 +9,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from widegp.conditioning import TrainingRows
 from widegp.conformal import ConformalCalibration, infinite_words, rows_needed
 from widegp.data.input_maps import ChainedMaps, InputMap, LinearMap
 from widegp.data.preprocessing import TargetScaler
+from widegp.engines.base import Engine
 from widegp.inference.result import FitResult
 from widegp.kernels.base import Kernel
 from widegp.likelihoods import Likelihood, log_exposure
 from widegp.noise_model import NoiseModel
-from widegp.prediction import Moments, Predictor, TrainingRows, make_predictor
+from widegp.prediction import Moments, Predictor, make_predictor
 from widegp.predictive import Predictive, WarpedGaussian, generator
 from widegp.response_predictive import ResponsePredictive
 from widegp.warps import FittedWarp
@@ -124,6 +126,14 @@ class FittedGP:
         last = self.inputs.parts[-1] if isinstance(self.inputs, ChainedMaps) else None
         return last.matrix if isinstance(last, LinearMap) else None
 
+    def mean(self, X: np.ndarray) -> np.ndarray:
+        """The mean of y at the rows of X, (q,); without a warp no variance is needed for it."""
+        if self.likelihood is not None or self.warp.name != "none":
+            return self.predictive(X).mean
+        mean = self.predictor.mean(self.inputs.transform(X))
+        nothing = np.zeros_like(mean)
+        return WarpedGaussian(mean, nothing, nothing, self.target, self.warp).mean
+
     def sample(self, X: np.ndarray, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Joint draws of y at the rows of X, noise included: (q, n_samples)."""
         rows, rng = self.inputs.transform(X), generator(random_state)
@@ -164,7 +174,13 @@ class FittedGP:
                 f"The model is fitted by {self.approximation!r} and predicts without neighbours;"
                 " leave out --predict-neighbors."
             )
-        return replace(self, rows=replace(self.rows, count=count))
+        return replace(self, rows=replace(self.rows, count=count, _cells=None))
+
+    def predicting_on(self, engine: Engine) -> Self:
+        """The same, predicting where ``engine`` has its devices; neither pickles nor files know of it."""
+        model = replace(self)
+        vars(model)["predictor"] = make_predictor(self.posterior, self.rows, self.backend, engine)
+        return model
 
     def __getstate__(self) -> dict[str, Any]:
         # What is computed from the fields is computed again by whoever reads the pickle.

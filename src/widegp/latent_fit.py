@@ -15,6 +15,7 @@ from widegp.approximations.evaluation import Observed
 from widegp.approximations.layout import Dials
 from widegp.approximations.registry import approximation
 from widegp.compute.backend import choose_backend
+from widegp.conditioning import TrainingRows
 from widegp.data.arrays import take
 from widegp.data.input_maps import InputMap
 from widegp.data.preprocessing import InputScaler, TargetScaler
@@ -30,7 +31,6 @@ from widegp.kernels.registry import named
 from widegp.laplace import Response
 from widegp.likelihoods import Bernoulli, log_exposure, make_likelihood
 from widegp.likelihoods.counts import Counts
-from widegp.prediction import TrainingRows
 from widegp.progress import Report
 from widegp.training_table import training_table
 from widegp.warps import FittedWarp

@@ -1,29 +1,27 @@
-"""From a posterior to means, variances and joint draws at new rows, block by block through an engine."""
+"""From a posterior to means, variances and joint draws at new rows, wherever the fit was made."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import scipy.linalg
-import scipy.sparse
 
-from widegp.compute.backend import Backend, choose_backend
-from widegp.data.arrays import take
+from widegp.compute.backend import Backend, Block, choose_backend
+from widegp.conditioning import Cache, Group, TrainingRows
 from widegp.engines.base import Engine
 from widegp.engines.blocks import BlockedRows
 from widegp.engines.local import LocalEngine
 from widegp.kernels.base import Kernel
-from widegp.neighbors import NeighborIndex
-from widegp.registry import saveable
+from widegp.neighbors.threads import in_threads
 
-PREDICT_BYTES = 128 * 2**20
+PREDICT_BYTES = 64 * 2**20
+# Bytes kept for means alone: some kilobytes for each cell.
+WEIGHT_BYTES = 64 * 2**20
 # Blocks given to an engine at a time, for each that it works on at once.
 BLOCKS_AHEAD = 2
-# Rows of the table taken at a time where a joint covariance is made.
-JOINT_ROWS = 1024
 
 
 class Moments(NamedTuple):
@@ -34,101 +32,42 @@ class Moments(NamedTuple):
 
 
 class Posterior(Protocol):
-    """What an approximation leaves to predict with: arrays, and the formula that makes moments of them."""
+    """What an approximation leaves to predict with: arrays, and the formulas that make moments of them.
+
+    Where predictions condition on training rows, ``mean`` and ``moments`` take these rows too, and what
+    ``given`` made of them: it returns what ``moments`` needs, and the little that ``mean`` needs.
+    """
 
     kernel: Kernel
     noise: float
 
     def numbers(self) -> tuple[Any, ...]:
-        """The arguments of ``moments`` between backend and block."""
+        """The arguments of ``mean`` and ``moments`` between backend and rows."""
 
     def bytes_per_row(self, neighbors: int) -> int: ...
+
+    def mean(self, backend: Backend, *numbers: Any) -> Any: ...
 
     def moments(self, backend: Backend, *numbers: Any) -> tuple[Any, Any]: ...
 
     def joint(self, backend: Backend, X: np.ndarray, near: Any) -> tuple[np.ndarray, np.ndarray]: ...
 
 
-class Explained(NamedTuple):
-    """What training rows explain of new rows: A Phi_N (q, r), A (y_N - Phi_N beta) (q,), and what that adds
-    to the covariance of the residuals, A (R_NN + noise) A' - A R_Nq - R_qN A' (q, q).
-    """
-
-    features: np.ndarray
-    mean: np.ndarray
-    covariance: np.ndarray
-
-
-@saveable
-@dataclass
-class TrainingRows:
-    """The rows that predictions condition on, X (n, I), y (n,) and spread (n,), with an index built once."""
-
-    X: np.ndarray
-    y: np.ndarray
-    kernel: Kernel
-    count: int
-    spread: np.ndarray | None = None
-    _index: NeighborIndex | None = field(default=None, repr=False)
-
-    def nearest(self, X: np.ndarray) -> np.ndarray:
-        """The ``count`` training rows that each row of X correlates with most, (q, count)."""
-        if self._index is None:
-            width = self.kernel.embedding(self.X[:1]).shape[1]
-            points = take(self.X, fn=self.kernel.embedding, width=width)
-            self._index = NeighborIndex(points)
-        return self._index.query(self.kernel.embedding(X), min(self.count, len(self.X)))
-
-    def blocks(self, X: np.ndarray, size: int, pad: bool) -> BlockedRows:
-        """New rows X (q, I), each beside the training rows that it conditions on; new targets are 0."""
-        near = self.nearest(X)
-        halo, local = np.unique(near, return_inverse=True)
-        neighbors = (local.reshape(near.shape) + len(X)).astype(np.int32)
-        points = np.concatenate([X, self.X[halo]])
-        y, spread = np.zeros(len(points)), np.ones(len(points))
-        y[len(X) :] = self.y[halo]
-        if self.spread is not None:
-            spread[len(X) :] = self.spread[halo]
-        rows = BlockedRows(points, y, spread, neighbors, size, pad)
-        return rows.restricted(np.arange(len(X)), size)
-
-    def explain(self, backend: Backend, posterior: Any, X: np.ndarray, phi: np.ndarray) -> Explained:
-        """What the nearest training rows explain of new rows X (q, I) with features phi (q, r)."""
-        near = self.nearest(X)
-        halo, local = np.unique(near, return_inverse=True)
-        local = local.reshape(near.shape)
-        points = self.X[halo]
-        phi_halo = np.asarray(backend.cross(self.kernel, points, posterior.Z) @ posterior.W)
-        noise = posterior.noise * (np.ones(len(halo)) if self.spread is None else self.spread[halo])
-
-        def residual(left: slice | np.ndarray, right: slice | np.ndarray) -> np.ndarray:
-            K = np.asarray(backend.cross(self.kernel, points[left], points[right]))
-            return K - phi_halo[left] @ phi_halo[right].T
-
-        crossed = np.asarray(backend.cross(self.kernel, X, points)) - phi @ phi_halo.T
-        weights = np.empty(near.shape)
-        for i, own in enumerate(local):
-            R_NN = residual(own, own) + np.diag(noise[own])
-            weights[i] = scipy.linalg.solve(R_NN, crossed[i, own], assume_a="pos")
-        pointers = np.arange(len(X) + 1) * near.shape[1]
-        A = scipy.sparse.csr_array((weights.ravel(), local.ravel(), pointers), shape=(len(X), len(halo)))
-        spread = np.zeros((len(X), len(X)))
-        for start in range(0, len(halo), JOINT_ROWS):
-            part = slice(start, start + JOINT_ROWS)
-            spread += A[:, part] @ (A @ residual(slice(None), part)).T
-        covariance = spread + A @ (noise[:, None] * A.T.toarray()) - A @ crossed.T - (A @ crossed.T).T
-        rest = self.y[halo] - phi_halo @ posterior.beta
-        return Explained(A @ phi_halo, A @ rest, covariance)
-
-
 @dataclass
 class Predictor:
-    """Moments and draws of a posterior; ``rows`` where it conditions on training rows."""
+    """Moments and draws of a posterior; ``rows`` where it conditions on training rows.
+
+    On this machine what is made of the rows of a cell is kept between calls, up to a bound (`Cache`):
+    ``factors``, and ``weights`` for means alone, which are a hundred times as small. Other engines are sent
+    the rows of each cell with every call.
+    """
 
     posterior: Posterior
     backend: Backend
     rows: TrainingRows | None = None
     engine: Engine = field(default_factory=LocalEngine)
+    factors: Cache = field(default_factory=Cache)
+    weights: Cache = field(default_factory=partial(Cache, WEIGHT_BYTES))
 
     @property
     def noise(self) -> float:
@@ -136,32 +75,123 @@ class Predictor:
         return self.posterior.noise
 
     def predict(self, X: np.ndarray) -> Moments:
-        """At the rows of X (q, I), streamed in blocks whose work fits PREDICT_BYTES or an accelerator."""
-        size = self._block_rows(len(X))
-        moments = partial(_block_moments, type(self.posterior).moments, self.backend, *self._resident)
-        out = Moments(np.empty(len(X)), np.empty(len(X)))
-        step = size * BLOCKS_AHEAD * self.engine.parallel_blocks
+        """At the rows of X (q, I). What is said of a row does not depend on the others."""
+        mean, variance = self._run("moments", X, 2)
+        return Moments(mean, np.maximum(variance, 0.0))
+
+    def mean(self, X: np.ndarray) -> np.ndarray:
+        """The means of `predict` alone, (q,), which take a fraction of the time where rows share sets."""
+        if self.rows is not None and not self.rows.cells:
+            return self.predict(X).mean
+        return self._run("mean", X, 1)[0]
+
+    def _run(self, formula: str, X: np.ndarray, width: int) -> np.ndarray:
+        """The results of the posterior's ``formula`` at the rows of X, (width, q)."""
+        out = np.empty((width, len(X)))
+        with self.backend.scope():
+            if self.rows is None or not self.rows.cells:
+                self._by_blocks(formula, X, out)
+            elif self._place.name == "local":
+                self._by_cells(formula, X, out)
+            else:
+                self._by_engine(formula, X, out)
+        return out
+
+    @property
+    def _place(self) -> Engine:
+        """The engine, or this machine where that is no more."""
+        return self.engine if self.engine.available else LocalEngine()
+
+    def _by_blocks(self, formula: str, X: np.ndarray, out: np.ndarray) -> None:
+        """Streamed in blocks whose work fits PREDICT_BYTES or an accelerator; rows share no neighbours."""
+        size, kind = self._block_rows(len(X)), type(self.posterior)
+        bound: tuple[Any, ...] = (getattr(kind, formula), self.backend, *self._resident)
+        if self.rows is not None:
+            each: Any = kind
+            bound = (each.each, *bound[1:], self.noise)
+        fn = partial(_at_block, self.rows is None, *bound)
+        engine = self._place
+        step = size * BLOCKS_AHEAD * engine.parallel_blocks
         for start in range(0, len(X), step):
             part = X[start : start + step]
-            with self.backend.scope():
-                made = self.engine.map_rows(moments, self._blocks(part, size))
-            for k, (mean, variance) in enumerate(made):
+            for k, made in enumerate(engine.map_rows(fn, self._blocks(part, size))):
                 rows = slice(start + k * size, min(start + (k + 1) * size, start + len(part)))
-                count = rows.stop - rows.start
-                out.mean[rows] = np.asarray(mean)[:count]
-                out.variance[rows] = np.maximum(np.asarray(variance)[:count], 0.0)
-        return out
+                _fill(out, rows, made, rows.stop - rows.start)
 
     def _blocks(self, X: np.ndarray, size: int) -> BlockedRows:
         if self.rows is not None:
             return self.rows.blocks(X, size, self.backend.pads)
         return BlockedRows.cut(X, np.zeros(len(X)), np.zeros((len(X), 0), np.int32), size, self.backend.pads)
 
+    def _by_cells(self, formula: str, X: np.ndarray, out: np.ndarray) -> None:
+        """Cell by cell on this machine; first those whose rows are at hand, which must not make way."""
+        assert self.rows is not None
+        fn = self.backend.compiled(getattr(type(self.posterior), formula), self.backend)
+        size = self._block_rows(len(X))
+        kept = self.weights if formula == "mean" else self.factors
+
+        def work(group: Group) -> None:
+            near, made_before = self.given(group, kept)
+            for part in _parts(group.rows, size):
+                made = fn(*self._resident, self._padded(X[part]), near, made_before)
+                _fill(out, part, made, len(part))
+
+        groups = sorted(self.rows.groups(X), key=lambda group: group.cell not in kept)
+        if self.backend.pads:
+            # XLA shares every operation among the cores itself.
+            for group in groups:
+                work(group)
+        else:
+            in_threads(work, groups)
+
+    def given(self, group: Group, kept: Cache) -> tuple[np.ndarray, Any]:
+        """The training rows (m, I) of a group, and what ``kept`` keeps of them, or is made of them now."""
+        assert self.rows is not None
+        found, rows = kept.get(group.cell), self.rows.taken(group.near, self.noise)
+        if found is None:
+            posterior: Any = self.posterior
+            make = self.backend.compiled(type(posterior).given, self.backend)
+            factor, weights = make(*self._resident, *rows)
+            if not np.isfinite(float(factor.L[-1, -1])):
+                raise ArithmeticError(
+                    f"The covariance of the {len(group.near)} training rows that predictions condition on has"
+                    " no Cholesky factor; use fewer (predict_neighbors), or remove duplicate rows."
+                )
+            self.factors.put(group.cell, factor)
+            self.weights.put(group.cell, weights)
+            found = weights if kept is self.weights else factor
+        return rows[0], found
+
+    def _by_engine(self, formula: str, X: np.ndarray, out: np.ndarray) -> None:
+        """A block for each cell, with its training rows for a halo, where the engine has its devices."""
+        assert self.rows is not None
+        size, m = self._block_rows(len(X)), self.rows.set_size
+        parts = [
+            (part, group.near) for group in self.rows.groups(X) for part in _parts(group.rows, size)
+        ]
+        kind, numbers = type(self.posterior), (self.noise, *self._resident)
+        fn = partial(_at_cell, (kind, formula), self.backend, m, *numbers)
+        engine = self._place
+        step = BLOCKS_AHEAD * engine.parallel_blocks
+        for start in range(0, len(parts), step):
+            few = parts[start : start + step]
+            made = engine.map_rows(fn, self.rows.cell_blocks(X, few, self.backend.pads))
+            for (part, _), values in zip(few, made, strict=True):
+                _fill(out, part, values, len(part))
+
+    def _padded(self, X: np.ndarray) -> np.ndarray:
+        """Zeros up to a power of two of rows where another shape would have to be compiled."""
+        if not self.backend.pads:
+            return X
+        size = max(16, 1 << (len(X) - 1).bit_length())
+        return np.concatenate([X, np.zeros((size - len(X), X.shape[1]))])
+
     def _block_rows(self, n_rows: int) -> int:
         """Rows of a block; a power of two where blocks are padded, so that few shapes are compiled."""
         backend = self.backend
         room = max(PREDICT_BYTES, backend.block_bytes // 4) if backend.keeps_shapes else PREDICT_BYTES
-        bytes_per_row = self.posterior.bytes_per_row(0 if self.rows is None else self.rows.count)
+        own = self.rows.set_size if self.rows is not None and not self.rows.cells else 0
+        bytes_per_row = self.posterior.bytes_per_row(own)
         size = max(16, int(room // max(bytes_per_row, 1)))
         if not backend.pads:
             return size
@@ -174,10 +204,14 @@ class Predictor:
             kernel, *arrays = self.posterior.numbers()
             return kernel, *(self.backend.xp.asarray(part) for part in arrays)
 
+    def _factor(self, group: Group) -> Any:
+        return self.given(group, self.factors)[1].L
+
     def joint(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean (q,) and covariance (q, q) of f at new rows; its diagonal is that of `predict`."""
         with self.backend.scope():
-            return self.posterior.joint(self.backend, X, self.rows)
+            near = None if self.rows is None else partial(self.rows.explain, self._factor)
+            return self.posterior.joint(self.backend, X, near)
 
     def sample(
         self, X: np.ndarray, n_samples: int, rng: np.random.Generator, spread: np.ndarray | float = 1.0
@@ -191,12 +225,40 @@ class Predictor:
 def make_predictor(
     posterior: Posterior, rows: TrainingRows | None, backend: str = "auto", engine: Engine | None = None
 ) -> Predictor:
-    """The predictor of a posterior; ``rows`` where it conditions on neighbours."""
-    return Predictor(posterior, choose_backend(posterior.kernel, backend), rows, engine or LocalEngine())
+    """The predictor of a posterior; ``rows`` where it conditions on neighbours.
+
+    An engine that works on one block at a time is no faster than this machine, which can keep its work.
+    """
+    chosen = engine if engine is not None and engine.parallel_blocks > 1 else LocalEngine()
+    return Predictor(posterior, choose_backend(posterior.kernel, backend), rows, chosen)
 
 
-def _block_moments(moments: Any, backend: Backend, *numbers_and_block: Any) -> tuple[Any, Any]:
-    """``moments`` as a block function, which may run in another process."""
+def _parts(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+def _fill(out: np.ndarray, rows: slice | np.ndarray, made: Any, count: int) -> None:
+    """Results of a formula, one array or two, for the first ``count`` rows of a block, into out (k, q)."""
+    for own, values in zip(out, made if isinstance(made, tuple) else (made,), strict=True):
+        own[rows] = np.asarray(values)[:count]
+
+
+def _at_block(alone: bool, formula: Any, backend: Backend, *numbers_and_block: Any) -> Any:
+    """``formula`` as a block function, which may run in another process; ``alone`` without neighbours."""
+    *numbers, block = numbers_and_block
     with backend.scope():
-        *numbers, block = numbers_and_block
-        return moments(backend, *numbers, block)
+        return formula(backend, *numbers, block.X if alone else block)
+
+
+def _at_cell(formula: tuple[Any, str], backend: Backend, m: int, noise: float, *rest: Any) -> Any:
+    """A formula of a posterior at the own rows of a block, given the m rows that follow them."""
+    kind, name = formula
+    *numbers, block = rest
+    assert isinstance(block, Block)
+    own = slice(block.n_own, block.n_own + m)
+    with backend.scope():
+        near = block.X[own]
+        given, weights = kind.given(backend, *numbers, near, block.y[own], noise * block.spread[own])
+        made = weights if name == "mean" else given
+        return getattr(kind, name)(backend, *numbers, block.X[: block.n_own], near, made)

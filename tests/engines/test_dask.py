@@ -64,7 +64,8 @@ def assert_same_fit(ours, local):
     for name, value in local.params_.items():
         np.testing.assert_allclose(ours.params_[name], value, rtol=1e-8)
     X, _ = data()
-    np.testing.assert_allclose(ours.predict(X[:20]), local.predict(X[:20]), rtol=1e-8)
+    for found, expected in zip(ours.predict(X[:20], True), local.predict(X[:20], True), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
 class TestDask(EngineContract):
@@ -75,7 +76,9 @@ class TestDask(EngineContract):
     @pytest.mark.parametrize("warp", [None, pytest.param("yeo-johnson", marks=pytest.mark.slow)])
     def test_a_fit_is_the_local_fit(self, client, warp):
         model = regressor(target_transform=warp)
-        assert_same_fit(fitted(clone(model).set_params(engine="dask")), fitted(model))
+        ours = fitted(clone(model).set_params(engine="dask"))
+        assert ours.fitted_.predictor.engine.name == "dask"
+        assert_same_fit(ours, fitted(model))
 
     def test_blocks_are_sent_once_and_a_target_only_when_it_changes(self, engine, client, monkeypatch):
         sent = []
@@ -86,17 +89,17 @@ class TestDask(EngineContract):
             return scatter(data, **settings)
 
         monkeypatch.setattr(client, "scatter", counting)
-        likelihood, order = self.likelihood(engine)
+        likelihood = self.likelihood(engine)
         n_blocks = len(likelihood.rows.rows)
         assert sent == ["block"] * n_blocks
         sent.clear()
-        self.evaluate(likelihood, order)
+        self.evaluate(likelihood)
         assert sent == ["other"] * (n_blocks + 2)  # the target by block, and the model of each round
         sent.clear()
-        self.evaluate(likelihood, order)
+        self.evaluate(likelihood)
         assert sent == ["other"] * 2
         sent.clear()
-        self.evaluate(likelihood, order, shift=1.0)
+        self.evaluate(likelihood, shift=1.0)
         assert sent == ["other"] * (n_blocks + 2)
 
     def test_an_error_of_the_function_is_raised_as_it_is(self, engine):
@@ -105,10 +108,10 @@ class TestDask(EngineContract):
             engine.map_sum(divided_by_nothing, BlockedRows.cut(X, y, neighbors, 50))
 
     def test_blocks_lost_between_evaluations_are_sent_again(self, engine, client):
-        likelihood, order = self.likelihood(engine)
-        before = self.evaluate(likelihood, order)
+        likelihood = self.likelihood(engine)
+        before = self.evaluate(likelihood)
         kill_one(client)
-        after = self.evaluate(likelihood, order)
+        after = self.evaluate(likelihood)
         assert after.value == pytest.approx(before.value, rel=1e-12)
         client.wait_for_workers(2, timeout=60)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from widegp.approximations.base import Approximation, Shape, Work, dense_work
 from widegp.approximations.evaluation import LOG_2PI, Evaluation, Observed, failure
-from widegp.compute.backend import Backend, Block, Cotangent, RowBars
+from widegp.compute.backend import Backend, Cotangent, RowBars
 from widegp.kernels.base import Kernel
 from widegp.registry import saveable
 
@@ -132,12 +132,17 @@ class DensePosterior:
 
     @staticmethod
     def moments(
-        backend: Backend, kernel: Kernel, X: Array, alpha: Array, L: Array, block: Block
+        backend: Backend, kernel: Kernel, X: Array, alpha: Array, L: Array, new: Array
     ) -> tuple[Array, Array]:
-        """mu = k*'alpha, Var f = k** - |L^-1 k*|^2, eq. (gp_pred_mom_pt), at the rows of a block."""
-        K = backend.cross(kernel, block.X, X)
+        """mu = k*'alpha, Var f = k** - |L^-1 k*|^2, eq. (gp_pred_mom_pt), at rows ``new`` (q, I)."""
+        K = backend.cross(kernel, new, X)
         half = backend.solve_lower(L, K.T)
-        return K @ alpha, backend.diagonal(kernel, block.X) - (half * half).sum(0)
+        return K @ alpha, backend.diagonal(kernel, new) - (half * half).sum(0)
+
+    @staticmethod
+    def mean(backend: Backend, kernel: Kernel, X: Array, alpha: Array, L: Array, new: Array) -> Array:
+        """The mean of `moments` alone."""
+        return backend.cross(kernel, new, X) @ alpha
 
     def joint(self, backend: Backend, X: np.ndarray, near: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Mean (q,) and covariance (q, q) of f at new rows X (q, I)."""

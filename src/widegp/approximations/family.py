@@ -11,6 +11,7 @@ import numpy as np
 from widegp.approximations.base import Approximation, Shape, Work, anchor_work, neighbor_work
 from widegp.approximations.evaluation import Evaluation, Observed, failure
 from widegp.approximations.objective import feature_weights, negative_log_likelihood
+from widegp.approximations.posterior import FamilyPosterior
 from widegp.approximations.sums import (
     Model,
     Rule,
@@ -23,11 +24,10 @@ from widegp.approximations.sums import (
     weigh_pullback,
 )
 from widegp.approximations.whitening import JITTERS, whiten, whiten_pullback
-from widegp.compute.backend import Backend, Block, RowBars
+from widegp.compute.backend import Backend, RowBars
 from widegp.engines.base import Engine, Rows
 from widegp.engines.blocks import add_trees
 from widegp.kernels.base import Kernel
-from widegp.registry import saveable
 
 if TYPE_CHECKING:
     from widegp.approximations.build import Builder
@@ -218,61 +218,3 @@ def _through_anchors(backend: Backend, rule: Rule, model: Model, inner: Array, b
 
 def _scaled(sums: Sums, share: float) -> Sums:
     return sums if share == 1.0 else Sums(*(share * part for part in sums))
-
-
-@saveable
-@dataclass(frozen=True)
-class FamilyPosterior:
-    """kernel, noise, anchors and the posterior N(beta, B^-1) of the feature weights; no training rows."""
-
-    name: str
-    kernel: Kernel
-    noise: float
-    Z: np.ndarray
-    W: np.ndarray
-    beta: np.ndarray
-    L_B: np.ndarray
-
-    def numbers(self) -> tuple[Any, ...]:
-        return self.kernel, self.noise, self.Z, self.W, self.beta, self.L_B
-
-    def bytes_per_row(self, neighbors: int) -> int:
-        """Of work for each new row, given so many training rows."""
-        rank, n_inputs = len(self.Z), self.Z.shape[1]
-        return 8 * (4 * rank + (neighbors + 1) * (n_inputs + rank))
-
-    @staticmethod
-    def moments(
-        backend: Backend, kernel: Kernel, noise: Array, Z: Array, W: Array, beta: Array, L_B: Array,
-        block: Block,
-    ) -> tuple[Array, Array]:  # fmt: skip
-        """mu = a*'y_N + phi~*'beta,  Var f = d* - noise + phi~*'B^-1 phi~*,  at the own rows of a block.
-
-        Without neighbours a* = 0 and d* = K** - |phi*|^2 + noise, for dtc and vfe too: what the anchors
-        cannot explain is missing from their likelihood, not from their prediction.
-        """
-        xp = backend.xp
-        phi = backend.matmul(backend.cross(kernel, block.X, Z), W)
-        if block.neighbors.shape[1] == 0:
-            mean, d = phi @ beta, backend.diagonal(kernel, block.X) - (phi * phi).sum(1)
-        else:
-            rows = backend.condition(kernel, noise, block, phi)
-            phi, d = rows.features, rows.d - noise
-            mean = phi @ beta - rows.y
-        half = backend.solve_lower(L_B, phi.T)
-        return mean, xp.maximum(d, 0.0) + (half * half).sum(0)
-
-    def joint(self, backend: Backend, X: np.ndarray, near: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """Mean (q,) and covariance (q, q) of f at new rows X (q, I); ``near`` are their training rows.
-
-        f_i - a_i'y_N - phi~_i'w is the residual r_i - a_i'(r_N + eps_N), whose covariance over the new rows
-        is that of the prior. Its diagonal is that of `moments`, whatever the order of the rows.
-        """
-        phi = np.asarray(backend.cross(self.kernel, X, self.Z) @ self.W)
-        R = np.asarray(backend.cross(self.kernel, X, X)) - phi @ phi.T
-        mean = phi @ self.beta
-        if near is not None:
-            explained = near.explain(backend, self, X, phi)
-            phi, mean, R = phi - explained.features, mean + explained.mean, R + explained.covariance
-        half = np.asarray(backend.solve_lower(self.L_B, phi.T))
-        return mean, R + half.T @ half

@@ -169,10 +169,15 @@ class NystromPosterior:
         return 24 * len(self.Z)
 
     @staticmethod
-    def moments(backend: Backend, kernel: Kernel, Z: Any, W: Any, beta: Any, block: Block) -> tuple[Any, Any]:
-        """mu = b*'g, Var f = k** - |b*|^2, eq. (gp_pred_mom_pt) literally, at the rows of a block."""
-        b = backend.matmul(backend.cross(kernel, block.X, Z), W)
-        return b @ beta, backend.diagonal(kernel, block.X) - (b * b).sum(1)
+    def moments(backend: Backend, kernel: Kernel, Z: Any, W: Any, beta: Any, X: Any) -> tuple[Any, Any]:
+        """mu = b*'g, Var f = k** - |b*|^2, eq. (gp_pred_mom_pt) literally, at new rows X (q, I)."""
+        b = backend.matmul(backend.cross(kernel, X, Z), W)
+        return b @ beta, backend.diagonal(kernel, X) - (b * b).sum(1)
+
+    @staticmethod
+    def mean(backend: Backend, kernel: Kernel, Z: Any, W: Any, beta: Any, X: Any) -> Any:
+        """The mean of `moments` alone."""
+        return backend.matmul(backend.cross(kernel, X, Z), W) @ beta
 
     def joint(self, backend: Backend, X: np.ndarray, near: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Mean (q,) and covariance (q, q) of f at new rows X (q, I)."""

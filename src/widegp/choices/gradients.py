@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from widegp.approximations.dense import DensePosterior
-from widegp.prediction import TrainingRows
+from widegp.conditioning import TrainingRows
 
 Array = Any
 

@@ -16,8 +16,9 @@ import numpy as np
 
 from widegp.approximations.dense import DensePosterior
 from widegp.compute.backend import choose_backend
+from widegp.conditioning import TrainingRows
 from widegp.noise_model import LeftOut
-from widegp.prediction import TrainingRows, make_predictor
+from widegp.prediction import make_predictor
 
 # Neighbours that a row is predicted from here: the scores of rows differ little from those at the full count.
 NEIGHBORS = 100

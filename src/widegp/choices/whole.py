@@ -21,11 +21,11 @@ from widegp.choices.left_out import (
 )
 from widegp.choices.metric import gradient_moment, learned_map
 from widegp.choices.trials import Form
+from widegp.conditioning import TrainingRows
 from widegp.inference.fit import Fitted
 from widegp.inference.objective import Problem
 from widegp.inference.parameters import Values
 from widegp.noise_model import LeftOut, fit_noise
-from widegp.prediction import TrainingRows
 
 # Rows whose gradients make the metric, and rows left out to learn the noise from and to judge by.
 GRADIENT_ROWS, LEFT_OUT_ROWS = 4000, 2000

@@ -54,6 +54,10 @@ class Engine(Protocol):
     def stores(self) -> int:
         """Devices that can keep results of `map_keep` in their memory; 0 where none can."""
 
+    @property
+    def available(self) -> bool:
+        """Whether it can work now: a cluster may have been closed since a model was fitted on it."""
+
     def place(self, rows: BlockedRows) -> Rows:
         """Put the blocks where the sums over them will be made."""
 

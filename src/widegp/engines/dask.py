@@ -131,6 +131,10 @@ class DaskEngine:
     def parallel_blocks(self) -> int:
         return BLOCKS_PER_WORKER * max(1, len(self.client.nthreads()))
 
+    @property
+    def available(self) -> bool:
+        return bool(self.client.status == "running")
+
     def place(self, rows: BlockedRows) -> DaskRows:
         """Send every block to a worker, in turn."""
         scattered = ScatteredBlocks(self.client, rows)

@@ -18,6 +18,7 @@ class LocalEngine:
     backend = None
     parallel_blocks = 1
     stores = 1
+    available = True
 
     def place(self, rows: BlockedRows) -> BlockedRows:
         return rows

@@ -74,6 +74,7 @@ class ShardedEngine:
     devices: Sequence[Any] | None = None
     name = "sharded"
     backend = "xla"
+    available = True
 
     def __deepcopy__(self, memo: dict) -> ShardedEngine:
         # Estimators are cloned by copying their parameters; devices are not for copying.

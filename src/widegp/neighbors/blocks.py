@@ -33,7 +33,7 @@ def locality_blocks(
     points = as_points(points)
     if len(neighbors) != len(points):
         raise ValueError(f"neighbors has {len(neighbors)} rows and points {len(points)}; they must agree.")
-    pieces = _bisect(points, np.arange(len(points)), block_rows) if len(points) else []
+    pieces = bisect(points, np.arange(len(points)), block_rows) if len(points) else []
     return [(rows, halo_of(neighbors, rows)) for rows in pieces]
 
 
@@ -50,8 +50,8 @@ def storage_order(points: np.ndarray, block_rows: int, run: int = 256) -> np.nda
     (n,) int64. The neighbours of successive rows are then still in cache, and a block is a run of rows.
     """
     points = as_points(points)
-    blocks = _bisect(points, np.arange(len(points)), block_rows) if len(points) else []
-    runs = [piece for block in blocks for piece in _bisect(points, block, run)]
+    blocks = bisect(points, np.arange(len(points)), block_rows) if len(points) else []
+    runs = [piece for block in blocks for piece in bisect(points, block, run)]
     return np.concatenate([np.empty(0, np.int64), *runs])
 
 
@@ -112,7 +112,7 @@ def halo_of(neighbors: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.setdiff1d(union[union >= 0], rows, assume_unique=True).astype(np.int64)
 
 
-def _bisect(points: np.ndarray, rows: np.ndarray, block_rows: int) -> list[np.ndarray]:
+def bisect(points: np.ndarray, rows: np.ndarray, block_rows: int) -> list[np.ndarray]:
     """Halve `rows` at a whole number of blocks, along their principal direction; ties go by row."""
     n_blocks = -(-len(rows) // block_rows)
     if n_blocks <= 1:
@@ -121,7 +121,7 @@ def _bisect(points: np.ndarray, rows: np.ndarray, block_rows: int) -> list[np.nd
     order = np.argsort(here @ _principal_direction(here), kind="stable")
     cut = n_blocks // 2 * block_rows
     near, far = np.sort(rows[order[:cut]]), np.sort(rows[order[cut:]])
-    return _bisect(points, near, block_rows) + _bisect(points, far, block_rows)
+    return bisect(points, near, block_rows) + bisect(points, far, block_rows)
 
 
 def _principal_direction(points: np.ndarray) -> np.ndarray:

@@ -1,0 +1,127 @@
+"""The posterior of the family of anchors and neighbours, and what it says of new rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from widegp.compute.backend import Backend, Block
+from widegp.kernels.base import Kernel
+from widegp.registry import saveable
+
+Array = Any
+
+
+class Given(NamedTuple):
+    """What m training rows N say of every new row that conditions on them, made once for all of these rows.
+
+    L (m, m) with L L' = R_NN + diag(noise_N), R = K - Phi Phi'; F = L^-1 Phi_N (m, r);
+    e = L^-1 (y_N - Phi_N beta) (m,).
+    """
+
+    L: Array
+    F: Array
+    e: Array
+
+
+class Weights(NamedTuple):
+    """What means alone need: mu = K(x, N) g + K(x, Z) u,  g = L^-T e (m,),  u = W (beta - F'e) (r,)."""
+
+    g: Array
+    u: Array
+
+
+@saveable
+@dataclass(frozen=True)
+class FamilyPosterior:
+    """kernel, noise, anchors and the posterior N(beta, B^-1) of the feature weights; no training rows."""
+
+    name: str
+    kernel: Kernel
+    noise: float
+    Z: np.ndarray
+    W: np.ndarray
+    beta: np.ndarray
+    L_B: np.ndarray
+
+    def numbers(self) -> tuple[Any, ...]:
+        return self.kernel, self.Z, self.W, self.beta, self.L_B
+
+    def bytes_per_row(self, neighbors: int) -> int:
+        """Of work for each new row, given so many training rows of its own."""
+        rank, n_inputs = self.Z.shape
+        return 8 * (4 * rank + (neighbors + 1) * (n_inputs + rank))
+
+    @staticmethod
+    def given(
+        backend: Backend, kernel: Kernel, Z: Array, W: Array, beta: Array, L_B: Array, X: Array, y: Array,
+        noise: Array,
+    ) -> tuple[Given, Weights]:  # fmt: skip
+        """From training rows X (m, I), y (m,) and their noise variances (m,)."""
+        phi = backend.matmul(backend.cross(kernel, X, Z), W)
+        R = backend.cross(kernel, X, X) - phi @ phi.T
+        L = backend.cholesky(R + backend.xp.diag(noise))
+        F, e = backend.solve_lower(L, phi), backend.solve_lower(L, y - phi @ beta)
+        g = backend.solve_lower(L, e, transposed=True)
+        return Given(L, F, e), Weights(g, W @ (beta - F.T @ e))
+
+    @staticmethod
+    def mean(
+        backend: Backend, kernel: Kernel, Z: Array, W: Array, beta: Array, L_B: Array, X: Array,
+        near: Array | None = None, weights: Weights | None = None,
+    ) -> Array:  # fmt: skip
+        """The mean of `moments` alone, without a product of matrices beyond those of the kernel."""
+        if weights is None:
+            return backend.matmul(backend.cross(kernel, X, Z), W) @ beta
+        return backend.cross(kernel, X, near) @ weights.g + backend.cross(kernel, X, Z) @ weights.u
+
+    @staticmethod
+    def moments(
+        backend: Backend, kernel: Kernel, Z: Array, W: Array, beta: Array, L_B: Array, X: Array,
+        near: Array | None = None, given: Given | None = None,
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """mu = phi*'beta + h'e,  Var f = K** - |phi*|^2 - |h|^2 + |L_B^-1 phi~*|^2  at new rows X (q, I),
+        given training rows ``near`` (m, I), of which ``given`` was made;
+
+        h = L^-1 R_N* = L^-1 K_N* - F phi*  and  phi~* = phi* - F'h.  Without neighbours h is empty, for dtc
+        and vfe too: what the anchors cannot explain is missing from their likelihood, not from their
+        prediction.
+        """
+        phi = backend.matmul(backend.cross(kernel, X, Z), W)
+        mean, d = phi @ beta, backend.diagonal(kernel, X) - (phi * phi).sum(1)
+        if given is not None:
+            h = backend.solve_lower(given.L, backend.cross(kernel, near, X)) - given.F @ phi.T
+            mean, d = mean + h.T @ given.e, d - (h * h).sum(0)
+            phi = phi - h.T @ given.F
+        half = backend.solve_lower(L_B, phi.T)
+        return mean, backend.xp.maximum(d, 0.0) + (half * half).sum(0)
+
+    @staticmethod
+    def each(
+        backend: Backend, kernel: Kernel, Z: Array, W: Array, beta: Array, L_B: Array, noise: Array,
+        block: Block,
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """`moments` at the own rows of a block, each given training rows of its own: its neighbours there.
+
+        mu = a*'y_N + phi~*'beta,  Var f = d* - noise + phi~*'B^-1 phi~*.
+        """
+        rows = backend.condition(kernel, noise, block, backend.matmul(backend.cross(kernel, block.X, Z), W))
+        half = backend.solve_lower(L_B, rows.features.T)
+        return rows.features @ beta - rows.y, backend.xp.maximum(rows.d - noise, 0.0) + (half * half).sum(0)
+
+    def joint(self, backend: Backend, X: np.ndarray, near: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (q,) and covariance (q, q) of f at new rows X (q, I); ``near`` explains them by training rows.
+
+        f_i - a_i'y_N - phi~_i'w is the residual r_i - a_i'(r_N + eps_N), whose covariance over the new rows
+        is that of the prior. Its diagonal is that of `moments`, whatever the order of the rows.
+        """
+        phi = np.asarray(backend.cross(self.kernel, X, self.Z) @ self.W)
+        R = np.asarray(backend.cross(self.kernel, X, X)) - phi @ phi.T
+        mean = phi @ self.beta
+        if near is not None:
+            explained = near(backend, self, X, phi)
+            phi, mean, R = phi - explained.features, mean + explained.mean, R + explained.covariance
+        half = np.asarray(backend.solve_lower(self.L_B, phi.T))
+        return mean, R + half.T @ half

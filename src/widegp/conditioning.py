@@ -1,0 +1,191 @@
+"""The training rows that predictions condition on: new rows of one cell share them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from widegp.compute.backend import Backend
+from widegp.data.arrays import take
+from widegp.engines.blocks import BlockedRows, Cut
+from widegp.kernels.base import Kernel
+from widegp.neighbors import Cells, NeighborIndex
+from widegp.registry import saveable
+
+# Rows of a cell are fewer than ``count`` by this factor.
+CELLS_PER_SET = 4
+# Bytes of factors that stay in memory between calls.
+KEPT_BYTES = 512 * 2**20
+# Rows of the table taken at a time where a joint covariance is made.
+JOINT_ROWS = 1024
+
+
+class Group(NamedTuple):
+    """New rows (b,), by their place, that condition on the same training rows near (m,); ``cell`` is the
+    number of their cell, or None where the row stands alone.
+    """
+
+    cell: int | None
+    rows: np.ndarray
+    near: np.ndarray
+
+
+class Explained(NamedTuple):
+    """What training rows explain of new rows: A Phi_N (q, r), A (y_N - Phi_N beta) (q,), and what that adds
+    to the covariance of the residuals, A (R_NN + noise) A' - A R_Nq - R_qN A' (q, q).
+    """
+
+    features: np.ndarray
+    mean: np.ndarray
+    covariance: np.ndarray
+
+
+class Cache:
+    """What was made of the latest cells, at most ``limit`` bytes of it; threads may share it."""
+
+    def __init__(self, limit: int = KEPT_BYTES) -> None:
+        self.limit, self.bytes = limit, 0
+        self._made: OrderedDict[int, Any] = OrderedDict()
+        self._lock = Lock()
+
+    def __contains__(self, cell: int | None) -> bool:
+        return cell in self._made
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def get(self, cell: int | None) -> Any:
+        with self._lock:
+            found = None if cell is None else self._made.get(cell)
+            if found is not None and cell is not None:
+                self._made.move_to_end(cell)
+            return found
+
+    def put(self, cell: int | None, made: tuple[Any, ...]) -> None:
+        """Keep ``made``, a tuple of arrays, and forget what was used longest ago until all fits."""
+        size = _bytes(made)
+        if cell is None or size > self.limit:
+            return
+        with self._lock:
+            if cell in self._made:
+                return
+            self._made[cell], self.bytes = made, self.bytes + size
+            while self.bytes > self.limit:
+                self.bytes -= _bytes(self._made.popitem(last=False)[1])
+
+
+def _bytes(made: tuple[Any, ...]) -> int:
+    return sum(int(part.nbytes) for part in made)
+
+
+@saveable
+@dataclass
+class TrainingRows:
+    """The rows that predictions condition on, X (n, I), y (n,) and spread (n,), with an index built once.
+
+    With ``cells`` new rows that lie together share one set of rows. It is a third larger than ``count``,
+    which makes up for most of what sharing loses. Without, each new row has the ``count`` rows nearest to
+    itself.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    kernel: Kernel
+    count: int
+    spread: np.ndarray | None = None
+    cells: bool = False
+    _index: NeighborIndex | None = field(default=None, repr=False)
+    _cells: Cells | None = field(default=None, repr=False)
+
+    @property
+    def set_size(self) -> int:
+        """m, rows that a new row conditions on."""
+        return min(len(self.X), self.count * 4 // 3 if self.cells else self.count)
+
+    @property
+    def index(self) -> NeighborIndex:
+        """Of the rows where the kernel puts them."""
+        if self._index is None:
+            width = self.kernel.embedding(self.X[:1]).shape[1]
+            self._index = NeighborIndex(take(self.X, fn=self.kernel.embedding, width=width))
+        return self._index
+
+    def nearest(self, X: np.ndarray) -> np.ndarray:
+        """The ``count`` training rows that each row of X correlates with most, (q, count)."""
+        return self.index.query(self.kernel.embedding(X), min(self.count, len(self.X)))
+
+    def groups(self, X: np.ndarray) -> list[Group]:
+        """The rows of X (q, I), parted by the training rows that they condition on."""
+        if not self.cells:
+            return [Group(None, np.array([i]), own) for i, own in enumerate(self.nearest(X))]
+        if self._cells is None:
+            whole = self.set_size == len(self.X)
+            rows = len(self.X) if whole else max(1, self.count // CELLS_PER_SET)
+            self._cells = Cells.of(self.index, rows, self.set_size)
+        owner = self._cells.holding(self.kernel.embedding(X))
+        order = np.argsort(owner, kind="stable")
+        used, starts = np.unique(owner[order], return_index=True)
+        parts = np.split(order, starts[1:])
+        return [Group(*made) for made in zip(used.tolist(), parts, self._cells.around(used), strict=True)]
+
+    def taken(self, near: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """X, y and noise variances of these rows."""
+        spread = np.ones(len(near)) if self.spread is None else self.spread[near]
+        return np.ascontiguousarray(self.X[near]), self.y[near], noise * spread
+
+    def blocks(self, X: np.ndarray, size: int, pad: bool) -> BlockedRows:
+        """New rows X (q, I), each beside the training rows nearest to it; new targets are 0."""
+        near = self.nearest(X)
+        halo, local = np.unique(near, return_inverse=True)
+        neighbors = (local.reshape(near.shape) + len(X)).astype(np.int32)
+        return self._beside(X, halo, neighbors, size, pad).restricted(np.arange(len(X)), size)
+
+    def cell_blocks(
+        self, X: np.ndarray, parts: Sequence[tuple[np.ndarray, np.ndarray]], pad: bool
+    ) -> BlockedRows:
+        """A block for each (new rows, training rows near) of ``parts``, the training rows in its halo."""
+        halo, local = np.unique(np.concatenate([near for _, near in parts]), return_inverse=True)
+        places = np.split(local + len(X), len(parts))
+        cuts = tuple(
+            Cut(rows, place, np.zeros((len(rows), 0), np.int32))
+            for (rows, _), place in zip(parts, places, strict=True)
+        )
+        size = 1 << (max(len(rows) for rows, _ in parts) - 1).bit_length()
+        return replace(self._beside(X, halo, np.zeros((len(X), 0), np.int32), size, pad), cuts=cuts)
+
+    def _beside(
+        self, X: np.ndarray, halo: np.ndarray, neighbors: np.ndarray, size: int, pad: bool
+    ) -> BlockedRows:
+        """New rows X (q, I) of target 0, followed by the training rows ``halo``."""
+        X_halo, y_halo, spread_halo = self.taken(halo, 1.0)
+        y, spread = np.append(np.zeros(len(X)), y_halo), np.append(np.ones(len(X)), spread_halo)
+        return BlockedRows(np.concatenate([X, X_halo]), y, spread, neighbors, size, pad)
+
+    def explain(
+        self, factor: Callable[[Group], Any], backend: Backend, posterior: Any, X: np.ndarray, phi: np.ndarray
+    ) -> Explained:
+        """What the training rows around new rows X (q, I) with features phi (q, r) explain of them."""
+        groups = self.groups(X)
+        halo, local = np.unique(np.concatenate([group.near for group in groups]), return_inverse=True)
+        points, y, noise = self.taken(halo, posterior.noise)
+        phi_halo = np.asarray(backend.cross(self.kernel, points, posterior.Z) @ posterior.W)
+        crossed = np.asarray(backend.cross(self.kernel, X, points)) - phi @ phi_halo.T
+        A = scipy.sparse.lil_array((len(X), len(halo)))
+        for group, own in zip(groups, np.split(local, len(groups)), strict=True):
+            L = factor(group)
+            half = backend.solve_lower(L, crossed[np.ix_(group.rows, own)].T)
+            A[np.ix_(group.rows, own)] = np.asarray(backend.solve_lower(L, half, transposed=True)).T
+        A = A.tocsr()
+        spread = np.zeros((len(X), len(X)))
+        for start in range(0, len(halo), JOINT_ROWS):
+            part = slice(start, start + JOINT_ROWS)
+            K = np.asarray(backend.cross(self.kernel, points, points[part]))
+            spread += A[:, part] @ (A @ (K - phi_halo @ phi_halo[part].T)).T
+        covariance = spread + A @ (noise[:, None] * A.T.toarray()) - A @ crossed.T - (A @ crossed.T).T
+        return Explained(A @ phi_halo, A @ (y - phi_halo @ posterior.beta), covariance)

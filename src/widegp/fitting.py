@@ -1,0 +1,194 @@
+"""One fit: table, start, dials, parameters, posterior, from the settings of an estimator to a `FittedGP`.
+
+``asked`` is the estimator: its settings, as scikit-learn holds them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+
+from widegp.approximations.build import Builder
+from widegp.approximations.layout import Dials
+from widegp.approximations.registry import approximation
+from widegp.choices.search import Asked
+from widegp.choices.table_fit import Estimate, TableFit
+from widegp.compute.backend import Backend, choose_backend
+from widegp.conditioning import TrainingRows
+from widegp.data.arrays import take
+from widegp.data.input_maps import ChainedMaps
+from widegp.data.preprocessing import TargetScaler
+from widegp.engines.base import backend_for, make_engine
+from widegp.fitted import FittedGP
+from widegp.inference.choose import calibrate, choose_dials
+from widegp.inference.curvature import described
+from widegp.inference.fit import OptimizerSettings, Run
+from widegp.inference.journal import Journal, fingerprint
+from widegp.inference.objective import Problem, start_values
+from widegp.inference.priors import resolve_priors
+from widegp.kernels.base import Kernel
+from widegp.kernels.registry import named
+from widegp.latent_fit import fit_response
+from widegp.progress import Progress
+from widegp.training_table import TrainingTable, training_table
+from widegp.warps import FittedWarp, make_warp
+
+Report = Callable[[str, int, float, dict[str, np.ndarray]], None]
+
+
+def fit_model(
+    asked: Any, X: ArrayLike, y: ArrayLike, known: dict[str, Any], exposure: ArrayLike | None,
+    progress: Report | None,
+) -> FittedGP:  # fmt: skip
+    """The model of the table X (n, I), y (n,), which predicts through the engine that it was fitted by.
+
+    ``known`` of the rows: their sample_weight and noise_variance, or None.
+    """
+    began = time.perf_counter()
+    _check_settings(asked)
+    seed = int(check_random_state(asked.random_state).randint(2**31 - 1))
+    with Progress(asked.verbose, progress) as shown:
+        if asked.likelihood == "gaussian" and exposure is None:
+            table = training_table(asked, X, y, seed, known["sample_weight"], known["noise_variance"])
+            model = _fit_gaussian(asked, table, seed, shown, began)
+        else:
+            model = fit_response(asked, X, y, exposure, shown.update, known)
+    return model.lasted(time.perf_counter() - began).predicting_on(make_engine(asked.engine, asked.backend))
+
+
+def _fit_gaussian(asked: Any, table: TrainingTable, seed: int, shown: Progress, began: float) -> FittedGP:
+    engine = make_engine(asked.engine, asked.backend)
+    rows, scaler = table.X, TargetScaler.fit(table.y, table.weight)
+    target = scaler.transform(table.y)
+    kernel, start = _start(asked, rows)
+    backend = choose_backend(kernel, backend_for(engine, asked.backend))
+    journal = _journal(asked, rows, table.y, seed)
+    dials = _resolved(asked, rows, kernel, backend, journal, seed)
+    builder = Builder(rows, dials, backend, seed, engine)
+    scale = {"offset": scaler.mean, "scale": scaler.sd}
+    priors = resolve_priors(asked.priors, kernel, rows.shape[1], _by_input(asked))
+    problem = Problem(kernel, target, make_warp("none", **scale), priors, weight=table.weight)
+    if table.noise is not None:
+        mean = float(table.noise.mean())
+        problem = replace(problem, noise=mean / scaler.sd**2, spread=table.noise / mean)
+        start = {name: value for name, value in start.items() if name != "sigma_eps2"}
+    by_input = resolve_priors(asked.priors, kernel, rows.shape[1], True)
+    spent = journal.seconds() if journal else time.perf_counter() - began
+    run = Run(_settings(asked, spent, seed), journal=journal)
+    with backend.scope():
+        whole = TableFit(builder, problem, by_input, start, scale, run, shown.update)
+        model = _model(asked, whole.estimate(_choices(asked)), table)
+    return model if table.held is None else model.calibrated_on(*table.held)
+
+
+def _by_input(asked: Any) -> bool:
+    return asked.ard or asked.metric == "ard"
+
+
+def _choices(asked: Any) -> Asked:
+    metric = "ard" if _by_input(asked) else asked.metric
+    return Asked(asked.scale_inputs or "none", asked.target_transform or "none", metric, asked.noise)
+
+
+def _journal(asked: Any, X: np.ndarray, y: np.ndarray, seed: int) -> Journal | None:
+    """The journal of this very fit, if evaluations are to be written down."""
+    if asked.checkpoint is None:
+        return None
+    apart = {"checkpoint", "verbose", "random_state", "predict_neighbors", "predict_cells"}
+    settings = {k: v for k, v in asked.get_params(deep=False).items() if k not in apart}
+    return Journal.open(asked.checkpoint, fingerprint(settings | {"seed": seed}, X, y))
+
+
+def _resolved(
+    asked: Any, rows: np.ndarray, kernel: Kernel, backend: Backend, journal: Journal | None, seed: int
+) -> Dials:
+    """The dials, ``"auto"`` resolved; a choice by the clock is made once for all runs of a fit."""
+
+    def choose() -> dict[str, Any]:
+        return asdict(
+            choose_dials(
+                _dials(asked), len(rows), rows.shape[1], _by_input(asked), asked.budget,
+                lambda: calibrate(rows, kernel, backend, seed),
+            )
+        )  # fmt: skip
+
+    return Dials(**(journal.choice("dials", choose) if journal else choose()))
+
+
+def _settings(asked: Any, spent: float, seed: int) -> OptimizerSettings:
+    left = None if asked.budget is None else max(0.0, asked.budget - spent)
+    return OptimizerSettings(
+        asked.optimizer, asked.max_iter, asked.learning_rate, asked.noise_learning_rate, left,
+        asked.start is None, asked.batch_rows, seed,
+    )  # fmt: skip
+
+
+def _start(asked: Any, rows: np.ndarray) -> tuple[Kernel, dict[str, np.ndarray]]:
+    """The kernel to fit, and where its parameters begin."""
+    kernel = named(asked.kernel) if isinstance(asked.kernel, str) else asked.kernel
+    n_inputs = rows.shape[1]
+    given = dict(asked.start or {})
+    if asked.start is None and isinstance(asked.kernel, str):
+        kernel = kernel.at_start(n_inputs)
+    unknown = set(given) - set(kernel.parameters()) - {"sigma_eps2"}
+    if unknown:
+        raise ValueError(
+            f"start names {sorted(unknown)}, but {type(kernel).__name__} has {[*kernel.parameters()]}."
+        )
+    kernel = kernel.replace(**{k: v for k, v in given.items() if k != "sigma_eps2"})
+    mean = float(np.mean(np.asarray(kernel.diag(rows[: 10 * 1000]))))
+    noise = float(given.get("sigma_eps2", asked.noise_fraction * mean))
+    return kernel, start_values(kernel, noise, np.zeros(0), n_inputs if _by_input(asked) else None)
+
+
+def _dials(asked: Any) -> Dials:
+    return Dials(
+        asked.approximation, asked.rank, asked.neighbors, asked.anchors, asked.ordering, asked.block_rows
+    )
+
+
+def _check_settings(asked: Any) -> None:
+    if asked.approximation != "auto":
+        approximation(asked.approximation)
+    if asked.optimizer not in ("lbfgs", "adam"):
+        raise ValueError(f"Unknown optimizer {asked.optimizer!r}; choose 'lbfgs' or 'adam'.")
+    for name, least in (("rank", 1), ("neighbors", 0), ("predict_neighbors", 0), ("max_iter", 0)):
+        value = getattr(asked, name)
+        if not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+
+
+def _model(asked: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
+    """The model at the estimates, of the ``table`` that it was fitted to."""
+    fitted, builder = estimate.fitted, estimate.builder
+    values, objective = fitted.values, fitted.objective
+    problem, order = objective.problem, fitted.layout.order
+    kernel, observed = problem.kernel_at(values), problem.observed(values)
+    params = {k: float(v) if np.ndim(v) == 0 else v for k, v in values.items() if k != "psi"}
+    params.setdefault("sigma_eps2", observed.noise)
+    rows = None
+    if order is not None:
+        count, stored = max(asked.predict_neighbors, builder.dials.neighbors), observed.of(order)
+        X, cells = take(builder.X, order), asked.predict_cells
+        rows = TrainingRows(X, stored.y, kernel, count, stored.spread, cells)
+    posterior = objective.likelihood.posterior(kernel, observed)
+    by_input = any(np.ndim(params[name]) for name in kernel.per_input)
+    weights = kernel.input_weights(builder.X.shape[1]) if by_input else None
+    names, target = getattr(asked, "feature_names_in_", None), TargetScaler.fit(table.y, table.weight)
+    psi, scale = values.get("psi", np.zeros(0)), {"offset": target.mean, "scale": target.sd}
+    return FittedGP(
+        inputs=ChainedMaps((table.scaler, *estimate.maps)) if estimate.maps else table.scaler,
+        target=target, warp=FittedWarp.fit(problem.y, problem.warp.name, psi, **scale),
+        kernel=kernel, params=params,
+        approximation=builder.dials.name, posterior=posterior, rows=rows,
+        result=described(fitted, builder), seed=builder.seed,
+        n_features=asked.n_features_in_, feature_names=None if names is None else tuple(map(str, names)),
+        input_importance=None if weights is None else weights / weights.sum(),
+        noise_model=estimate.noise, backend=builder.backend.name,
+    ).noted(*estimate.notes)  # fmt: skip

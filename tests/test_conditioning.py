@@ -1,0 +1,165 @@
+"""New rows given the training rows of their cell: against dense formulas, alone and in company."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from widegp.approximations.posterior import FamilyPosterior
+from widegp.conditioning import Cache, TrainingRows
+from widegp.engines.local import LocalEngine
+from widegp.kernels import Mixed
+from widegp.neighbors import Cells, NeighborIndex
+from widegp.prediction import make_predictor
+
+N, I, R, NOISE = 240, 3, 5, 0.13
+KERNEL = Mixed(sigma_u2=np.array([0.3, 0.9, 0.4]), w=0.3)
+
+
+class Elsewhere(LocalEngine):
+    """An engine that is no local one to a predictor: every block is worked on by itself."""
+
+    name = "elsewhere"
+    parallel_blocks = 2
+
+
+def posterior(rank=R):
+    rng = np.random.default_rng(1)
+    Z = rng.normal(size=(rank, I))
+    L_B = np.tril(rng.normal(size=(rank, rank)), -1) + np.diag(rng.uniform(1, 2, rank))
+    W = np.linalg.inv(np.linalg.cholesky(KERNEL(Z))).T if rank else np.zeros((0, 0))
+    return FamilyPosterior("full-scale", KERNEL, NOISE, Z, W, rng.normal(size=rank), L_B)
+
+
+def rows(count=24, cells=True, n=N, spread=True):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(n, I)), rng.normal(size=n)
+    X[9] = X[4]  # duplicate rows are legitimate
+    return TrainingRows(X, y, KERNEL, count, rng.uniform(0.3, 3, n) if spread else None, cells)
+
+
+def new_rows(q=30, seed=2):
+    return np.random.default_rng(seed).normal(size=(q, I))
+
+
+def naive(post, training, near, x):
+    """Mean and variance of f(x) from the joint covariance of f(x) and y_N, and the weights' posterior."""
+    X = np.concatenate([x[None], training.X[near]])
+    phi = KERNEL(X, post.Z) @ post.W
+    cov = KERNEL(X) - phi @ phi.T
+    noise = NOISE * (np.ones(len(near)) if training.spread is None else training.spread[near])
+    a = np.linalg.solve(cov[1:, 1:] + np.diag(noise), cov[1:, 0])
+    left = phi[0] - a @ phi[1:]
+    mean = a @ training.y[near] + left @ post.beta
+    B = post.L_B @ post.L_B.T
+    return mean, cov[0, 0] - a @ cov[1:, 0] + left @ np.linalg.solve(B, left)
+
+
+@pytest.mark.parametrize("backend", ["native", "xla"])
+@pytest.mark.parametrize("rank", [0, R])
+@pytest.mark.parametrize("cells", [True, False])
+def test_moments_are_those_of_dense_conditioning(backend, rank, cells):
+    post, training, X = posterior(rank), rows(cells=cells), new_rows()
+    mean, variance = make_predictor(post, training, backend).predict(X)
+    groups = training.groups(X)
+    assert sorted(np.concatenate([group.rows for group in groups])) == list(range(len(X)))
+    assert (len(groups) < len(X)) == cells
+    for group in groups:
+        assert len(group.near) == (32 if cells else 24)
+        for i in group.rows:
+            np.testing.assert_allclose(
+                [mean[i], variance[i]], naive(post, training, group.near, X[i]), rtol=1e-9
+            )
+
+
+def test_a_table_no_larger_than_the_set_is_conditioned_on_as_a_whole():
+    training, X = rows(n=30), new_rows()
+    (group,) = training.groups(X)
+    assert sorted(group.near) == list(range(30))
+
+
+@pytest.mark.parametrize("backend", ["native", "xla"])
+def test_a_row_is_predicted_alike_in_any_company(backend):
+    predictor, X = make_predictor(posterior(), rows(), backend), new_rows()
+    mean, variance = predictor.predict(X)
+    order = np.random.default_rng(3).permutation(len(X))
+    shuffled = make_predictor(posterior(), rows(), backend).predict(X[order])
+    np.testing.assert_allclose(shuffled, (mean[order], variance[order]), rtol=1e-11, atol=1e-13)
+    for i in range(0, len(X), 7):
+        np.testing.assert_allclose(
+            np.ravel(predictor.predict(X[i : i + 1])), (mean[i], variance[i]), rtol=1e-11, atol=1e-13
+        )
+
+
+@pytest.mark.parametrize("backend", ["native", "xla"])
+@pytest.mark.parametrize("cells", [True, False])
+def test_means_alone_and_joint_covariances_agree_with_the_moments(backend, cells):
+    predictor, X = make_predictor(posterior(), rows(cells=cells), backend), new_rows()
+    mean, variance = predictor.predict(X)
+    np.testing.assert_allclose(predictor.mean(X), mean, rtol=1e-10)
+    joint, covariance = predictor.joint(X)
+    np.testing.assert_allclose(joint, mean, rtol=1e-9)
+    np.testing.assert_allclose(np.diag(covariance), variance, rtol=1e-9)
+    assert np.linalg.eigvalsh(covariance + NOISE * np.eye(len(X))).min() > 0
+
+
+@pytest.mark.parametrize("backend", ["native", "xla"])
+def test_other_engines_predict_the_same(backend):
+    post, X = posterior(), new_rows(100)
+    here = make_predictor(post, rows(), backend)
+    there = make_predictor(post, rows(), backend, Elsewhere())
+    assert here.engine.name == "local" and there.engine.name == "elsewhere"
+    np.testing.assert_allclose(there.predict(X), here.predict(X), rtol=1e-10)
+    np.testing.assert_allclose(there.mean(X), here.mean(X), rtol=1e-10)
+
+
+def test_nothing_is_factorised_again_and_memory_is_bounded(monkeypatch):
+    predictor, X = make_predictor(posterior(), rows(), "native"), new_rows()
+    first, made = predictor.predict(X), []
+    monkeypatch.setattr(FamilyPosterior, "given", staticmethod(lambda *a: made.append(a)))
+    np.testing.assert_array_equal(predictor.predict(X), first)
+    assert not made and predictor.factors.bytes > 0
+    monkeypatch.undo()
+    size = predictor.factors.bytes // len(predictor.factors)
+    predictor.factors = Cache(3 * size)
+    np.testing.assert_array_equal(predictor.predict(X), first)
+    assert len(predictor.factors) == 3 and predictor.factors.bytes <= 3 * size
+
+
+def test_the_least_recently_used_makes_way():
+    cache, one = Cache(20), (np.zeros(1),)
+    cache.put(1, one), cache.put(2, one)
+    assert cache.get(1) is one
+    cache.put(3, one)
+    assert 1 in cache and 3 in cache and 2 not in cache and cache.bytes == 16
+    cache.put(4, (np.zeros(9),))
+    cache.put(None, one)
+    assert 4 not in cache and len(cache) == 2 and cache.get(None) is None
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 90), st.integers(1, 40), st.integers(1, 30), st.integers(0, 5))
+def test_cells_part_the_rows_and_their_sets_are_nearest_to_their_members(n, cell_rows, count, seed):
+    points = np.random.default_rng(seed).integers(0, 4, size=(n, 2)).astype(float)
+    count = min(count, n)
+    cells = Cells.of(NeighborIndex(points), cell_rows, count)
+    assert sorted(np.concatenate(cells.members)) == list(range(n))
+    distances = np.linalg.norm(points[:, None] - cells.centres, axis=2)
+    owner = cells.holding(points)
+    np.testing.assert_allclose(distances[np.arange(n), owner], distances.min(1))
+    for k, near in enumerate(cells.around(np.arange(len(cells.centres)))):
+        assert len(set(near)) == count
+        to_members = np.linalg.norm(points[:, None] - points[cells.members[k]], axis=2).min(1)
+        candidates = np.argsort(distances[:, k], kind="stable")[: 4 * count]
+        assert to_members[near].max() <= np.sort(to_members[candidates])[count - 1] + 1e-9
+
+
+def test_no_factor_is_a_named_failure():
+    training = rows(spread=False)
+    training.X[:] = training.X[0]
+    post = posterior(0)
+    bad = FamilyPosterior("vecchia", KERNEL, -1.0, post.Z, post.W, post.beta, post.L_B)
+    with pytest.raises(ArithmeticError, match="predict_neighbors"):
+        make_predictor(bad, training, "native").predict(new_rows(2))
