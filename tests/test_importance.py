@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.inspection import permutation_importance
 
 from widegp.data.tables import open_table
-from widegp.importance import correlations, groups_together, prepare, rank_columns, shuffle
+from widegp.importance import PREDICTIONS, correlations, groups_together, prepare, rank_columns, shuffle
 from widegp.sources import Source, source_columns
 from widegp.table_model import TableModel
 from widegp.table_split import TableSettings, split_table
@@ -121,7 +121,7 @@ def test_standard_errors_are_those_of_fresh_rows(repeats):
     found = {name: [] for name in ("error_rise", "importance", "effect", "interactions")}
     for _ in range(800):
         X = rng.normal(size=(60, 2))
-        base = prepare(model, X, model.function(X) + rng.normal(size=60), 20_000 // (60 * repeats))
+        base = prepare(model, X, model.function(X) + rng.normal(size=60), PREDICTIONS // (60 * repeats))
         told = shuffle(model, base, [1])
         for name in found:
             found[name].append((told[name], told[f"{name}_se"]))

@@ -15,7 +15,7 @@ from widegp.fitted import FittedGP
 from widegp.sources import Source
 
 # With several hundred neighbours a prediction costs milliseconds, so their number is bounded, not the rows.
-PREDICTIONS = 20_000
+PREDICTIONS = 40_000
 PREDICTIONS_SLOW = 6_000
 LEAST_ROWS = 40
 MOST_REPEATS = 32
