@@ -121,7 +121,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         priors: Any = "default",
         optimizer: str = "lbfgs",
         max_iter: int = 100,
-        scale_inputs: str | None = "standard",
+        scale_inputs: str | None = "auto",
         block_rows: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -130,9 +130,9 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         predict_neighbors: int = 400,
         predict_cells: bool = False,
         ordering: str = "random",
-        target_transform: str | None = None,
-        metric: str = "iso",
-        noise: str = "constant",
+        target_transform: str | None = "auto",
+        metric: str = "auto",
+        noise: str = "auto",
         noise_fraction: float = 0.04,
         start: Any = None,
         learning_rate: float = 1e-3,
@@ -205,7 +205,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
             "approximation": "subset", "rank": 500, "anchors": "kmeans", "optimizer": "adam",
             "max_iter": 50, "scale_inputs": "minmax", "start": start,
         }  # fmt: skip
-        return cls(**(settings | changes))
+        return cls.plain(**(settings | changes))
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *,

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from widegp.approximations.build import Builder
+from widegp.approximations.evaluation import Observed
 from widegp.approximations.layout import Dials
 from widegp.approximations.registry import approximation
 from widegp.choices.search import Asked
@@ -172,11 +173,7 @@ def _model(asked: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
     kernel, observed = problem.kernel_at(values), problem.observed(values)
     params = {k: float(v) if np.ndim(v) == 0 else v for k, v in values.items() if k != "psi"}
     params.setdefault("sigma_eps2", observed.noise)
-    rows = None
-    if order is not None:
-        count, stored = max(asked.predict_neighbors, builder.dials.neighbors), observed.of(order)
-        X, cells = take(builder.X, order), asked.predict_cells
-        rows = TrainingRows(X, stored.y, kernel, count, stored.spread, cells)
+    rows = _training_rows(asked, builder, order, kernel, observed)
     posterior = objective.likelihood.posterior(kernel, observed)
     by_input = any(np.ndim(params[name]) for name in kernel.per_input)
     weights = kernel.input_weights(builder.X.shape[1]) if by_input else None
@@ -192,3 +189,37 @@ def _model(asked: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
         input_importance=None if weights is None else weights / weights.sum(),
         noise_model=estimate.noise, backend=builder.backend.name,
     ).noted(*estimate.notes)  # fmt: skip
+
+
+def _training_rows(
+    asked: Any, builder: Builder, order: np.ndarray | None, kernel: Kernel, observed: Observed
+) -> TrainingRows | None:
+    """The rows that predictions condition on, where they do, in their order of storage."""
+    if order is None:
+        return None
+    count, stored = max(asked.predict_neighbors, builder.dials.neighbors), observed.of(order)
+    return TrainingRows(
+        take(builder.X, order), stored.y, kernel, count, stored.spread, asked.predict_cells
+    )
+
+
+def conditioned(asked: Any, model: FittedGP, X: np.ndarray, y: np.ndarray) -> FittedGP:
+    """The posterior given the rows X (n, I), y (n,), at the estimates of ``model``, all of which stay.
+
+    Scaling, metric, warp, noise and parameters are those that other rows have told; nothing is estimated. A
+    model of a likelihood that is not Gaussian stays as it is: its pseudo-targets would have to be found anew.
+    """
+    if model.likelihood is not None:
+        return model
+    rows, noise = model.inputs.transform(X), float(model.params["sigma_eps2"])
+    spread = None if model.noise_model is None else model.noise_model.spread(rows)
+    observed = Observed(model.standardised(y), noise, spread)
+    anchors = getattr(model.posterior, "Z", None)
+    rank = asked.rank if anchors is None else max(len(anchors), 1)
+    dials = replace(_dials(asked), name=model.approximation, rank=rank)
+    builder = Builder(rows, dials, choose_backend(model.kernel, model.backend), model.seed)
+    with builder.backend.scope():
+        layout = builder.layout(model.kernel)
+        posterior = builder.likelihood(layout).posterior(model.kernel, observed)
+    kept = _training_rows(asked, builder, layout.order, model.kernel, observed)
+    return replace(model, posterior=posterior, rows=kept)

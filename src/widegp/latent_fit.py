@@ -121,7 +121,7 @@ def fit_response(
         "noise": "constant",
     }  # fmt: skip
     for name, value in needed.items():
-        if getattr(estimator, name) != value:
+        if getattr(estimator, name) not in (value, "auto"):
             raise ValueError(
                 f"likelihood={estimator.likelihood!r} needs {name}={value!r}; change one of the two settings."
             )

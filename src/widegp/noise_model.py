@@ -18,6 +18,7 @@ from typing import Self
 
 import numpy as np
 import scipy.linalg
+import scipy.optimize
 
 from widegp.kernels.closed import Tanh
 from widegp.registry import saveable
@@ -74,6 +75,10 @@ class LeftOut:
     def of(self, rows: np.ndarray) -> LeftOut:
         return LeftOut(self.residual[rows], self.latent[rows], self.noise[rows])
 
+    def scaled(self, factor: np.ndarray) -> LeftOut:
+        """The same rows, had their noise been so many times as large, (n,)."""
+        return LeftOut(self.residual, self.latent, self.noise * factor)
+
     def log_density(self) -> np.ndarray:
         """log N(r; 0, latent + noise), (n,)."""
         variance = self.latent + self.noise
@@ -94,6 +99,15 @@ def fit_noise(X: np.ndarray, left_out: LeftOut) -> NoiseModel | None:
     K = _kernel(sigma_u2, sigma_v2)(X, X)
     weights = _fisher_scoring(K, left_out)
     return NoiseModel(np.array(X), weights, sigma_u2, sigma_v2)
+
+
+def likeliest_factor(left_out: LeftOut, spread: np.ndarray) -> float:
+    """c that makes residuals likeliest under noise c spread (n,): what sigma_eps2 would move by."""
+    log_c = scipy.optimize.minimize_scalar(
+        lambda log_c: -float(left_out.scaled(np.exp(log_c) * spread).log_density().mean()),
+        bounds=(-LIMIT, LIMIT), method="bounded",
+    ).x  # fmt: skip
+    return float(np.exp(log_c))
 
 
 def _kernel(sigma_u2: float, sigma_v2: float) -> Tanh:

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -24,6 +24,7 @@ from widegp.data.errors import quoted
 from widegp.data.ranges import outside_range
 from widegp.data.tables import open_table
 from widegp.estimator import WideGPRegressor
+from widegp.fitting import conditioned
 from widegp.held_out import HeldOut
 from widegp.importance import ColumnStudy
 from widegp.metrics import rmse
@@ -235,29 +236,11 @@ class TableModel:
 
 
 def recondition(regressor: WideGPRegressor, X: np.ndarray, y: np.ndarray) -> WideGPRegressor:
-    """The posterior given all rows X (n, I), y (n,) at the estimates of ``regressor``, which has seen a part.
-
-    What is estimated besides (a warp, a metric, varying noise, a likelihood) cannot be held fixed yet: such a
-    regressor stays as it is.
-    """
-    fitted, warp = regressor.fitted_, regressor.transform_
-    estimated = (fitted.metric, fitted.noise_model, fitted.likelihood)
-    if len(warp.psi) or any(part is not None for part in estimated) or regressor.scale_inputs == "auto":
-        return regressor
-    fixed = {
-        "start": dict(fitted.params), "max_iter": 0, "approximation": fitted.approximation,
-        "target_transform": None if warp.name == "none" else warp.name, "budget": None, "checkpoint": None,
-    }  # fmt: skip
-    if regressor.approximation == "auto" and fitted.approximation != "exact":
-        fixed["rank"] = len(regressor.anchors_)
-    asked = regressor.get_params(deep=False)
-    again = clone(regressor).set_params(**fixed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        again.fit(X, y).set_params(**asked)
-    # How the fit of the parameters ended is told of the fit, not of this step.
-    again.fitted_ = replace(again.fitted_, params=fitted.params, result=fitted.result)
-    return again
+    """The same estimates given all rows X (n, I), y (n,), of which ``regressor`` has seen a part."""
+    again = clone(regressor)
+    vars(again).update(vars(regressor))
+    again.fitted_ = conditioned(regressor, regressor.fitted_, X, y)
+    return again if again.fitted_ is not regressor.fitted_ else regressor
 
 
 def versions() -> dict[str, str]:

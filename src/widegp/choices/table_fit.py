@@ -55,36 +55,36 @@ class TableFit:
         settings, target = self.run.settings, self.problem.y
         fixed = settings.name != "lbfgs" or not settings.explore or settings.seconds is not None
         known = self.problem.weight is not None or self.problem.spread is not None
-        few = len(target) < LEAST_ROWS or is_mapped(self.builder.X) or np.unique(target).size < 3
+        few = len(target) < LEAST_ROWS or np.unique(target).size < 3
+        # One variance per input that was asked for is estimated from all rows, and the rest stays plain.
         # Sums and products of kernels have several geometries; there the first fit is kept.
-        if fixed or known or few or not asked.open or "sigma_u2" not in self.start:
-            return self._plain(asked)
+        if not asked.open or asked.metric == "ard" or is_mapped(self.builder.X):
+            return self._plain(asked.warp)
+        if fixed or known or few or "sigma_u2" not in self.start:
+            # What cannot be tried on held-out rows is not tried: few rows tell little about a warp either.
+            return self._plain("none" if asked.warp == "auto" else asked.warp)
         bench = Bench(
             {"standard" if asked.inputs == "auto" else asked.inputs: self.builder.X},
             self.problem, replace(self.problem, priors=self.by_input), self.scale,
             np.zeros(0, int), np.zeros(0, int), self.run, self.builder.backend, self.builder.seed,
         )  # fmt: skip
         start = {**self.start, "sigma_u2": np.asarray(self.start["sigma_u2"].mean())}
-        return self._whole(choose_on(bench, start, asked))
+        return self._whole(choose_on(bench, start, asked), asked.noise == "auto")
 
-    def _plain(self, asked: Asked) -> Estimate:
-        name, psi = choose_warp(
-            asked.warp, self.problem, self.builder, self.start, self.scale, self.run
-        )
+    def _plain(self, warp: str) -> Estimate:
+        name, psi = choose_warp(warp, self.problem, self.builder, self.start, self.scale, self.run)
         start = self.start | ({"psi": psi} if psi.size else {})
         fitted = self._fit(self.builder, self._warped(name), start, None, False, self.run.settings.explore)
         return Estimate(fitted, self.builder)
 
-    def _whole(self, chosen: Chosen) -> Estimate:
+    def _whole(self, chosen: Chosen, varying: bool) -> Estimate:
         problem = self._warped(chosen.trial.form.warp)
 
         def fit(builder: Builder, problem: Problem, values: Values, H: Any, parts: bool) -> Fitted:
-            each = values["sigma_u2"].ndim > 0
-            problem = replace(problem, priors=self.by_input if each else self.problem.priors)
-            return self._fit(builder, problem, values, H, parts and not each, False)
+            return self._fit(builder, problem, values, H, parts, False)
 
         X = self.builder.X if chosen.scaler is None else chosen.scaler.transform(self.builder.X)
-        whole = Whole(X, problem, lambda X: replace(self.builder, X=X), fit, self.builder.seed)
+        whole = Whole(X, problem, lambda X: replace(self.builder, X=X), fit, self.builder.seed, varying)
         stage = fit_whole(whole, chosen)
         return Estimate(
             stage.fitted, stage.builder, chosen.maps(stage.form), stage.form.noise, (chosen.words,)

@@ -20,17 +20,20 @@ from widegp.choices.left_out import (
     left_out_with_anchors,
 )
 from widegp.choices.metric import gradient_moment, learned_map
+from widegp.choices.search import CERTAIN, STRENGTHS
 from widegp.choices.trials import Form
 from widegp.conditioning import TrainingRows
 from widegp.inference.fit import Fitted
 from widegp.inference.objective import Problem
 from widegp.inference.parameters import Values
-from widegp.noise_model import LeftOut, fit_noise
+from widegp.noise_model import LeftOut, NoiseModel, fit_noise, likeliest_factor
 
 # Rows whose gradients make the metric, and rows left out to learn the noise from and to judge by.
 GRADIENT_ROWS, LEFT_OUT_ROWS = 4000, 2000
 # A table so many times as large as the part that chose is worth learning from again.
 WORTHWHILE = 1.5
+# Power of the metric that all rows make of variances by input.
+WITH_WEIGHTS = 0.5
 
 Fit = Callable[[Builder, Problem, Values, np.ndarray | None, bool], Fitted]
 
@@ -84,13 +87,16 @@ class Stage:
 
 @dataclass(frozen=True)
 class Whole:
-    """X (n, I) as scaled; the problem with its warp; ``build`` makes a builder of rows, ``fit`` fits it."""
+    """X (n, I) as scaled; the problem with its warp; ``build`` makes a builder of rows, ``fit`` fits it;
+    whether the noise may be ``varying`` though a part of the rows did not show it.
+    """
 
     X: np.ndarray
     problem: Problem
     build: Callable[[np.ndarray], Builder]
     fit: Fit
     seed: int
+    varying: bool = False
 
     def fitted(self, form: Form, values: Values, curvature: np.ndarray | None, parts: bool) -> Stage:
         """The table under a form, from the optimum of a like one; through ``parts`` of it, if of few rows."""
@@ -100,33 +106,46 @@ class Whole:
         return Stage(form, builder, self.fit(builder, problem, values, curvature, parts))
 
     def learned_again(self, stage: Stage, power: float | None) -> Form:
-        """Metric and noise from the whole table, in place of those of a part."""
+        """Metric and noise from the whole table, in place of those of a part; the form itself if neither."""
         order = np.random.default_rng(self.seed).permutation(len(self.X))
-        linear = stage.form.linear
+        form = stage.form
         if power is not None:
             some = order[:GRADIENT_ROWS]
-            linear = learned_map(stage.moment(some), self.X[some], power)
-        noise = stage.form.noise
-        if noise is not None:
-            some = order[:LEFT_OUT_ROWS]
-            X = self.X[some] if linear is None else self.X[some] @ linear
-            again = fit_noise(X, stage.left_out(some))
-            noise = None if again is None else again.with_strength(noise.strength)
-        return replace(stage.form, linear=linear, noise=noise)
+            form = replace(form, linear=learned_map(stage.moment(some), self.X[some], power))
+        if form.noise is not None or self.varying:
+            noise = self._noise(stage, form, order[:LEFT_OUT_ROWS], order[-LEFT_OUT_ROWS:])
+            form = form if noise is form.noise else replace(form, noise=noise)
+        return form
+
+    def _noise(self, stage: Stage, form: Form, some: np.ndarray, others: np.ndarray) -> NoiseModel | None:
+        """The noise that ``some`` left-out rows tell; where a part of the rows told of none, only if the
+        residuals of ``others`` are likelier under it for certain.
+        """
+        X, left_out = self.X if form.linear is None else self.X @ form.linear, stage.left_out(some)
+        found = fit_noise(X[some], left_out)
+        if form.noise is not None or found is None:
+            return found and found.with_strength(form.noise.strength if form.noise else 1.0)
+        judged, most, best = stage.left_out(others), 0.0, None
+        for model in map(found.with_strength, STRENGTHS):
+            factor = likeliest_factor(left_out, model.spread(X[some]))
+            gain = judged.scaled(factor * model.spread(X[others])).log_density() - judged.log_density()
+            certain = float(gain.mean() - CERTAIN * gain.std() / np.sqrt(len(gain)))
+            if certain > most:
+                most, best = certain, model
+        return best
 
 
 def fit_whole(whole: Whole, chosen: Chosen) -> Stage:
     """What was chosen, fitted to all rows; learned again from them where that predicts others better."""
     trial, n_rows = chosen.trial, len(whole.X)
     parts = n_rows >= WORTHWHILE * len(trial.X)
-    values, curvature = trial.values, None if parts else trial.curvature
-    if chosen.by_input and parts:
-        # Beside the variances that a part has found stand their corrections by all rows, which begin at 1.
-        values = {**values, "sigma_u2": np.full(whole.X.shape[1], float(values["sigma_u2"]))}
-    first = whole.fitted(trial.form, values, curvature, parts)
-    if not parts or (chosen.power is None and trial.form.noise is None):
+    first = whole.fitted(trial.form, trial.values, None if parts else trial.curvature, parts)
+    if not parts:
         return first
-    form = whole.learned_again(first, chosen.power)
+    # Variances by input, which few rows tell badly, are refined by the gradients of all.
+    form = whole.learned_again(first, WITH_WEIGHTS if chosen.by_input else chosen.power)
+    if form is first.form:
+        return first
     second = whole.fitted(form, first.fitted.values, first.fitted.optimum.curvature, False)
     judged = np.random.default_rng(whole.seed + 1).permutation(n_rows)[:LEFT_OUT_ROWS]
     return second if np.mean(second.log_score(judged) - first.log_score(judged)) > 0 else first
