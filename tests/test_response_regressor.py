@@ -99,6 +99,7 @@ def test_distribution_of_real_targets_in_their_units():
         ({"likelihood": "logit"}, [1, 0, 1], None, "WideGPClassifier"),
         ({"likelihood": "poisson"}, [1, 2.5, 3], None, "whole numbers"),
         ({"likelihood": "poisson", "conformal": True}, [1, 2, 3], None, "conformal=False"),
+        ({"likelihood": "poisson", "checkpoint": "journal"}, [1, 2, 3], None, "checkpoint=None"),
         ({"likelihood": "student-t"}, [1, 2, 3], [1, 1, 1], "exposure is of counts"),
         ({}, [1, 2, 3], [1, 1, 1], "exposure is of counts"),
     ],

@@ -118,7 +118,7 @@ def fit_response(
         raise ValueError(f"noise_variance is of likelihood='gaussian'; got {estimator.likelihood!r}.")
     needed = {
         "conformal": False, "target_transform": None, "optimizer": "lbfgs", "metric": "iso",
-        "noise": "constant",
+        "noise": "constant", "start": None, "batch_rows": None, "checkpoint": None,
     }  # fmt: skip
     for name, value in needed.items():
         if getattr(estimator, name) not in (value, "auto"):
