@@ -20,7 +20,7 @@ from widegp.choices.left_out import (
     left_out_with_anchors,
 )
 from widegp.choices.metric import gradient_moment, learned_map
-from widegp.choices.search import CERTAIN, STRENGTHS
+from widegp.choices.search import CERTAIN, LARGEST_LOSS, STRENGTHS
 from widegp.choices.trials import Form
 from widegp.conditioning import TrainingRows
 from widegp.inference.fit import Fitted
@@ -33,7 +33,7 @@ GRADIENT_ROWS, LEFT_OUT_ROWS = 4000, 2000
 # A table so many times as large as the part that chose is worth learning from again.
 WORTHWHILE = 1.5
 # Power of the metric that all rows make of variances by input.
-WITH_WEIGHTS = 0.5
+WITH_WEIGHTS = 0.25
 
 Fit = Callable[[Builder, Problem, Values, np.ndarray | None, bool], Fitted]
 
@@ -105,17 +105,18 @@ class Whole:
         builder = self.build(X)
         return Stage(form, builder, self.fit(builder, problem, values, curvature, parts))
 
-    def learned_again(self, stage: Stage, power: float | None) -> Form:
-        """Metric and noise from the whole table, in place of those of a part; the form itself if neither."""
+    def with_metric(self, stage: Stage, power: float) -> Form:
+        """The metric of the gradients at rows of the whole table, in place of that of a part."""
+        some = np.random.default_rng(self.seed).permutation(len(self.X))[:GRADIENT_ROWS]
+        return replace(stage.form, linear=learned_map(stage.moment(some), self.X[some], power))
+
+    def with_noise(self, stage: Stage) -> Form:
+        """The noise that left-out rows of the whole table tell of; the form itself where it is constant."""
+        if stage.form.noise is None and not self.varying:
+            return stage.form
         order = np.random.default_rng(self.seed).permutation(len(self.X))
-        form = stage.form
-        if power is not None:
-            some = order[:GRADIENT_ROWS]
-            form = replace(form, linear=learned_map(stage.moment(some), self.X[some], power))
-        if form.noise is not None or self.varying:
-            noise = self._noise(stage, form, order[:LEFT_OUT_ROWS], order[-LEFT_OUT_ROWS:])
-            form = form if noise is form.noise else replace(form, noise=noise)
-        return form
+        noise = self._noise(stage, stage.form, order[:LEFT_OUT_ROWS], order[-LEFT_OUT_ROWS:])
+        return stage.form if noise is stage.form.noise else replace(stage.form, noise=noise)
 
     def _noise(self, stage: Stage, form: Form, some: np.ndarray, others: np.ndarray) -> NoiseModel | None:
         """The noise that ``some`` left-out rows tell; where a part of the rows told of none, only if the
@@ -136,16 +137,26 @@ class Whole:
 
 
 def fit_whole(whole: Whole, chosen: Chosen) -> Stage:
-    """What was chosen, fitted to all rows; learned again from them where that predicts others better."""
+    """What was chosen, fitted to all rows; metric, then noise, learned again from them where that predicts
+    left-out rows better.
+    """
     trial, n_rows = chosen.trial, len(whole.X)
     parts = n_rows >= WORTHWHILE * len(trial.X)
-    first = whole.fitted(trial.form, trial.values, None if parts else trial.curvature, parts)
+    stage = whole.fitted(trial.form, trial.values, None if parts else trial.curvature, parts)
     if not parts:
-        return first
-    # Variances by input, which few rows tell badly, are refined by the gradients of all.
-    form = whole.learned_again(first, WITH_WEIGHTS if chosen.by_input else chosen.power)
-    if form is first.form:
-        return first
-    second = whole.fitted(form, first.fitted.values, first.fitted.optimum.curvature, False)
+        return stage
     judged = np.random.default_rng(whole.seed + 1).permutation(n_rows)[:LEFT_OUT_ROWS]
-    return second if np.mean(second.log_score(judged) - first.log_score(judged)) > 0 else first
+    # Variances by input, which few rows tell badly, are refined by the gradients of all.
+    power = WITH_WEIGHTS if chosen.by_input else chosen.power
+    if power is not None:
+        stage = _better_of(whole, stage, whole.with_metric(stage, power), judged)
+    form = whole.with_noise(stage)
+    return stage if form is stage.form else _better_of(whole, stage, form, judged)
+
+
+def _better_of(whole: Whole, stage: Stage, form: Form, judged: np.ndarray) -> Stage:
+    """The table under another form, if rows that are left out are likelier under it at no loss of squares."""
+    other = whole.fitted(form, stage.fitted.values, stage.fitted.optimum.curvature, False)
+    gain = float(np.mean(other.log_score(judged) - stage.log_score(judged)))
+    squares = [float(np.mean(s.left_out(judged).residual ** 2)) for s in (stage, other)]
+    return other if gain > 0 and squares[1] <= (1 + LARGEST_LOSS) ** 2 * squares[0] else stage
