@@ -57,7 +57,7 @@ def test_low_rank_predictions_stay_close_to_exact_ones_at_the_truth(drawn):
 @superconductivity
 def test_superconductivity_with_the_variational_bound():
     split = load("superconductivity")
-    model = WideGPRegressor(approximation="vfe", rank=500, random_state=0).fit(split.X, split.y)
+    model = WideGPRegressor.plain(approximation="vfe", rank=500, random_state=0).fit(split.X, split.y)
     assert model.converged_
     assert metrics.rmse(split.y_test, model.predict(split.X_test)) <= 14.3
     covered = metrics.coverage(split.y_test, *model.predict_interval(split.X_test))
@@ -82,7 +82,7 @@ def test_many_anchors_never_end_in_nan(rank):
     split = load("superconductivity")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = WideGPRegressor(
+        model = WideGPRegressor.plain(
             approximation="vfe", rank=rank, max_iter=1, start={"sigma_u2": 0.1}, random_state=0
         )
         model.fit(split.X, split.y)

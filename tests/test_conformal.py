@@ -191,7 +191,7 @@ class TestHoldOut:
 
 
 @pytest.mark.skipif(
-    "conformal" not in WideGPRegressor().get_params(), reason="the regressor has no conformal="
+    "conformal" not in WideGPRegressor.plain().get_params(), reason="the regressor has no conformal="
 )
 class TestRegressor:
     def table(self, n, seed):
@@ -202,7 +202,7 @@ class TestRegressor:
 
     def model(self, **changes):
         settings = {"approximation": "exact", "max_iter": 15, "random_state": 0, "conformal": True}
-        return WideGPRegressor(**(settings | changes))
+        return WideGPRegressor.plain(**(settings | changes))
 
     def fitted(self, n=300, seed=0, **changes):
         with warnings.catch_warnings():

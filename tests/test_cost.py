@@ -234,7 +234,8 @@ X = rng.normal(size=(n, inputs))
 y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=n)
 def fit(rows):
     settings = dict(approximation=name, rank=rank, neighbors=neighbors, anchors="random", max_iter=1)
-    WideGPRegressor(**settings, start={"sigma_u2": 1 / inputs}, backend="native").fit(X[:rows], y[:rows])
+    model = WideGPRegressor.plain(**settings, start={"sigma_u2": 1 / inputs}, backend="native")
+    model.fit(X[:rows], y[:rows])
     with open("/proc/self/status") as status:
         return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 fit(50)

@@ -43,15 +43,15 @@ def test_a_firm_prior_leaves_its_parameter_undetermined_and_a_vague_one_does_not
     """A posterior that is narrow because the prior is, as under the old rule, is not one the data decided."""
     X, y = table(60, 1)
     firm = {"sigma_v2": LogNormal(1.0, 0.05)}
-    held = WideGPRegressor(approximation="exact", priors=firm, random_state=0).fit(X, y)
-    free = WideGPRegressor(approximation="exact", random_state=0).fit(X, y)
+    held = WideGPRegressor.plain(approximation="exact", priors=firm, random_state=0).fit(X, y)
+    free = WideGPRegressor.plain(approximation="exact", random_state=0).fit(X, y)
     assert any(abs(d.loadings["sigma_v2"]) > 0.3 and d.sd < 0.5 for d in held.result_.undetermined)
     assert not any(abs(d.loadings["sigma_eps2"]) > 0.5 for d in free.result_.undetermined)
 
 
 def test_identify_and_the_fit_agree():
     X, y = table(80, 1)
-    model = WideGPRegressor(approximation="exact", random_state=0).fit(X, y)
+    model = WideGPRegressor.plain(approximation="exact", random_state=0).fit(X, y)
     seen = identify_table(X, y, model, with_profile=False)
     # Expected information there, observed here: numbers of directions may differ by one at the threshold.
     assert abs(len(seen.to_dict()["weak_directions"]) - len(model.result_.undetermined)) <= 1
@@ -59,7 +59,7 @@ def test_identify_and_the_fit_agree():
 
 def test_every_input_has_its_own_direction():
     X, y = table(60, 3)
-    model = WideGPRegressor(approximation="exact", ard=True, random_state=0).fit(X, y)
+    model = WideGPRegressor.plain(approximation="exact", ard=True, random_state=0).fit(X, y)
     errors = model.result_.standard_errors
     assert {"sigma_u2", "sigma_u2[0]", "sigma_u2[1]", "sigma_u2[2]"} <= set(errors)
     open_inputs = {name for d in model.result_.undetermined for name, v in d.loadings.items() if abs(v) > 0.5}
@@ -69,12 +69,12 @@ def test_every_input_has_its_own_direction():
 def test_parameters_at_a_bound_are_noted():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (40, 1))
-    model = WideGPRegressor(approximation="exact", priors=None, random_state=0).fit(X, 2 * X[:, 0])
+    model = WideGPRegressor.plain(approximation="exact", priors=None, random_state=0).fit(X, 2 * X[:, 0])
     assert any("ended at" in note for note in model.result_.notes)
 
 
 @pytest.mark.parametrize("approximation", ["exact", "vecchia"])
 def test_no_jitter_is_reported_where_none_is_added(approximation):
     X, y = table(60, 2)
-    model = WideGPRegressor(approximation=approximation, neighbors=5, random_state=0).fit(X, y)
+    model = WideGPRegressor.plain(approximation=approximation, neighbors=5, random_state=0).fit(X, y)
     assert model.result_.jitter == 0.0

@@ -36,7 +36,7 @@ def table(n=60, seed=0):
 def quick(**settings):
     """A few steps from one start; what these tests ask does not depend on a good fit."""
     defaults = {"approximation": "exact", "rank": 10, "neighbors": 5, "predict_neighbors": 20, "max_iter": 3}
-    return WideGPRegressor(**(defaults | {"start": {"sigma_u2": 0.3}, "random_state": 0} | settings))
+    return WideGPRegressor.plain(**(defaults | {"start": {"sigma_u2": 0.3}, "random_state": 0} | settings))
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ def fit(function, **settings):
     X = sample(150, 0)
     y = function(X) + 0.01 * np.random.default_rng(1).normal(size=len(X))
     defaults = {"approximation": "exact", "max_iter": 60, "random_state": 0}
-    return WideGPRegressor(**(defaults | settings)).fit(X, y)
+    return WideGPRegressor.plain(**(defaults | settings)).fit(X, y)
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_progress_is_told(additive):
 
 def test_frames_give_their_names_without_a_warning(recwarn):
     X = pd.DataFrame(sample(60, 0), columns=list("wxyz"))
-    model = WideGPRegressor(approximation="exact", max_iter=5, optimizer="adam").fit(X, X["x"] + 1)
+    model = WideGPRegressor.plain(approximation="exact", max_iter=5, optimizer="adam").fit(X, X["x"] + 1)
     told = explain(model, X)
     assert told["inputs"][0]["name"] == "x" and told["inputs"][0]["weight"] is None
     assert not recwarn.list

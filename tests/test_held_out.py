@@ -21,7 +21,7 @@ def table(n, seed):
 def fitted(transform, link=lambda y: y):
     X, y = table(80, 0)
     settings = {"approximation": "exact", "max_iter": 30, "random_state": 0}
-    model = WideGPRegressor(target_transform=transform, **settings).fit(X, link(y))
+    model = WideGPRegressor.plain(target_transform=transform, **settings).fit(X, link(y))
     X, y = table(7, 1)
     return model, X, link(y)
 
@@ -105,7 +105,7 @@ def test_scaled_scores_do_not_depend_on_the_unit(plain):
     model, X, y = plain
     one = HeldOut.of(model, X, y).scores()
     train_X, train_y = table(80, 0)
-    other = WideGPRegressor(**model.get_params()).fit(train_X, 10 + 1000 * train_y)
+    other = WideGPRegressor.plain(**model.get_params()).fit(train_X, 10 + 1000 * train_y)
     two = HeldOut.of(other, X, 10 + 1000 * y).scores()
     for name in ("rmse_z", "mae_z", "crps_z", "nll_z", "width_z", "interval_score_z", "coverage", "r2"):
         assert two[name] == pytest.approx(one[name], rel=1e-5)

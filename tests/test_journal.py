@@ -53,8 +53,8 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, model: WideGPRegressor, after: 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_an_interrupted_fit_goes_on_to_the_same_answer(name, tmp_path, monkeypatch):
     X, y = table()
-    whole = WideGPRegressor(**SETTINGS[name], random_state=3).fit(X, y)
-    model = WideGPRegressor(**SETTINGS[name], random_state=3, checkpoint=tmp_path / "fit.journal")
+    whole = WideGPRegressor.plain(**SETTINGS[name], random_state=3).fit(X, y)
+    model = WideGPRegressor.plain(**SETTINGS[name], random_state=3, checkpoint=tmp_path / "fit.journal")
     for after in (0, 1, 13, 9):
         interrupted(monkeypatch, model, after)
     assert len((tmp_path / "fit.journal").read_bytes().splitlines()) >= 1 + 1 + 13 + 9
@@ -67,7 +67,7 @@ def test_an_interrupted_fit_goes_on_to_the_same_answer(name, tmp_path, monkeypat
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_finished_fit_is_remembered_whole(tmp_path, monkeypatch):
     X, y = table()
-    model = WideGPRegressor(
+    model = WideGPRegressor.plain(
         max_iter=60, random_state=0, checkpoint=tmp_path / "j", approximation="vfe", rank=10
     )
     mean = model.fit(X, y).predict(X)
@@ -108,17 +108,17 @@ def test_another_path_is_not_answered_from_the_old_one(tmp_path):
 def test_a_journal_of_another_fit_is_refused(tmp_path):
     X, y = table(40)
     settings = {"approximation": "exact", "max_iter": 1, "random_state": 0, "checkpoint": tmp_path / "j"}
-    WideGPRegressor(**settings).fit(X, y)
+    WideGPRegressor.plain(**settings).fit(X, y)
     with pytest.raises(JournalError, match="another table or with other settings"):
-        WideGPRegressor(**settings).fit(X, y + 1e-9)
+        WideGPRegressor.plain(**settings).fit(X, y + 1e-9)
     with pytest.raises(JournalError, match="another table or with other settings"):
-        WideGPRegressor(**settings | {"max_iter": 2}).fit(X, y)
+        WideGPRegressor.plain(**settings | {"max_iter": 2}).fit(X, y)
     (tmp_path / "text").write_text("dear diary\n")
     with pytest.raises(JournalError, match="not a checkpoint"):
-        WideGPRegressor(**settings | {"checkpoint": tmp_path / "text"}).fit(X, y)
+        WideGPRegressor.plain(**settings | {"checkpoint": tmp_path / "text"}).fit(X, y)
     assert (tmp_path / "text").read_text() == "dear diary\n"
     with pytest.raises(JournalError, match="folder"):
-        WideGPRegressor(**settings | {"checkpoint": tmp_path}).fit(X, y)
+        WideGPRegressor.plain(**settings | {"checkpoint": tmp_path}).fit(X, y)
 
 
 def test_the_fingerprint_sees_values_shapes_and_settings():
@@ -136,7 +136,8 @@ def test_twenty_kills_at_random_moments_change_nothing(tmp_path):
     code = (
         "import sys, warnings; warnings.simplefilter('ignore'); sys.path.insert(0, sys.argv[1])\n"
         "from widegp import WideGPRegressor; from test_journal import table\n"
-        "model = WideGPRegressor(approximation='full-scale', rank=30, neighbors=8, ard=True, random_state=1,"
+        "model = WideGPRegressor.plain(approximation='full-scale', rank=30, neighbors=8, ard=True,"
+        " random_state=1,"
         " checkpoint=sys.argv[2] or None).fit(*table(900))\n"
         "for _ in range(50): model.save(sys.argv[3])\n"
     )

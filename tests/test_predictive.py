@@ -296,7 +296,7 @@ def fit(**changes):
     given = {"approximation": "exact", "max_iter": 15, "random_state": 0, "target_transform": "log"} | changes
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return WideGPRegressor(**given).fit(*table(80, 0))
+        return WideGPRegressor.plain(**given).fit(*table(80, 0))
 
 
 @pytest.fixture(scope="module")
@@ -327,9 +327,9 @@ class TestEstimator:
 
     def test_nothing_is_there_before_the_fit(self):
         for name in ("params_", "kernel_", "anchors_", "result_", "calibration_", "input_importance_"):
-            assert not hasattr(WideGPRegressor(), name)
+            assert not hasattr(WideGPRegressor.plain(), name)
         with pytest.raises(NotFittedError):
-            WideGPRegressor().predict_distribution(np.ones((1, 2)))
+            WideGPRegressor.plain().predict_distribution(np.ones((1, 2)))
 
     def test_importance_is_there_with_ard_alone(self, model):
         assert not hasattr(model, "input_importance_")
@@ -363,7 +363,7 @@ class TestEstimator:
         settings = {"approximation": "exact", "max_iter": 2, "random_state": 0, "conformal": True}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            few, enough = (WideGPRegressor(**settings).fit(X[:n], y[:n]) for n in (30, 57))
+            few, enough = (WideGPRegressor.plain(**settings).fit(X[:n], y[:n]) for n in (30, 57))
         assert few.calibration_.n_rows == 10 and enough.calibration_.n_rows == 19
         (note,) = few.result_.notes
         assert note.startswith("Intervals of level 0.95 are infinite with 10 calibration rows; calibrate on")

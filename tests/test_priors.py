@@ -42,8 +42,8 @@ def test_one_variance_per_input_does_not_lose_to_one_for_all():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (60, 12))
     y = np.sin(3 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(60)
-    one = WideGPRegressor(approximation="exact", random_state=0).fit(X, y)
-    each = WideGPRegressor(approximation="exact", ard=True, random_state=0).fit(X, y)
+    one = WideGPRegressor.plain(approximation="exact", random_state=0).fit(X, y)
+    each = WideGPRegressor.plain(approximation="exact", ard=True, random_state=0).fit(X, y)
     assert each.log_posterior_ > one.log_posterior_ - 1e-6
 
 
@@ -55,7 +55,7 @@ def test_few_rows_are_not_fitted_without_noise():
         X = rng.uniform(-3, 3, (215, 3))
         y = X @ [1.0, 0.5, -0.5] + 0.5 * rng.standard_normal(215)
         for name, priors in (("default", "default"), ("narrow", {"sigma_eps2": InverseGamma(1.0, 1e-3)})):
-            model = WideGPRegressor(approximation="exact", priors=priors, random_state=0)
+            model = WideGPRegressor.plain(approximation="exact", priors=priors, random_state=0)
             lower, upper = model.fit(X[:15], y[:15]).predict_interval(X[15:])
             covered[name].append(np.mean((y[15:] > lower) & (y[15:] < upper)))
     assert np.mean(covered["default"]) > 0.85

@@ -25,7 +25,7 @@ def counts(n, seed=0):
 
 def test_negative_binomial_learns_rate_exposure_and_dispersion(tmp_path):
     X, y, exposure, rate = counts(500)
-    model = WideGPRegressor(likelihood="negative-binomial", random_state=0)
+    model = WideGPRegressor.plain(likelihood="negative-binomial", random_state=0)
     model.fit(X[:350], y[:350], exposure=exposure[:350])
     assert model.converged_
     assert 0.15 < model.params_["dispersion"] < 0.5
@@ -54,10 +54,10 @@ def test_gross_outliers_hardly_move_a_student_t_fit():
     spoiled = y.copy()
     spoiled[rng.choice(300, 15, replace=False)] += rng.choice([-20.0, 20.0], 15)
 
-    clean = WideGPRegressor(random_state=0).fit(X[:300], y[:300])
+    clean = WideGPRegressor.plain(random_state=0).fit(X[:300], y[:300])
     # 5% of rows with errors of 200 noise sds; the Gaussian fit to them is many times worse.
     without = metrics.rmse(y[300:], clean.predict(X[300:]))
-    model = WideGPRegressor(likelihood="student-t", random_state=0).fit(X[:300], spoiled[:300])
+    model = WideGPRegressor.plain(likelihood="student-t", random_state=0).fit(X[:300], spoiled[:300])
     assert metrics.rmse(y[300:], model.predict(X[300:])) < 1.05 * without
 
 
@@ -106,7 +106,7 @@ def test_distribution_of_real_targets_in_their_units():
 )
 def test_what_does_not_go_together_is_said(settings, y, exposure, words):
     with pytest.raises(ValueError, match=words):
-        WideGPRegressor(**settings).fit(np.arange(3.0)[:, None], y, exposure=exposure)
+        WideGPRegressor.plain(**settings).fit(np.arange(3.0)[:, None], y, exposure=exposure)
 
 
 def test_latent_of_a_class_has_no_units():

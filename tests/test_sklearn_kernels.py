@@ -147,7 +147,7 @@ def test_predictions_agree_with_the_packages_regressor_at_the_same_parameters(fa
     parameters, noise = parameters_of(family, variances), 0.05
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # no iteration is asked for, so none converges
-        ours = WideGPRegressor(
+        ours = WideGPRegressor.plain(
             kernel=NAMES[family], approximation="exact", priors=None, scale_inputs=None, max_iter=0,
             ard=np.ndim(parameters["sigma_u2"]) > 0, start=parameters | {"sigma_eps2": noise},
         ).fit(X, y)  # fmt: skip

@@ -96,7 +96,8 @@ class TestFit:
         split = split_table(make_table(), TableSettings("y", test_fraction=0.3))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            alone = WideGPRegressor(random_state=0, target_transform="log", **SETTINGS).fit(split.X, split.y)
+            alone = WideGPRegressor.plain(random_state=0, target_transform="log", **SETTINGS)
+            alone.fit(split.X, split.y)
         assert model.regressor.params_ == alone.params_
         np.testing.assert_array_equal(model.held_out.mean, alone.predict(split.X_test))
         np.testing.assert_array_equal(model.held_out.y, split.y_test)
@@ -263,7 +264,7 @@ class TestFrames:
             settings = {"approximation": "vfe", "rank": 30, "test_fraction": 0.25}
             kept = TableModel.fit(awkward(), target="price", keep_held_out=True, **settings)
             split = split_table(awkward(), TableSettings("price", test_fraction=0.25))
-            alone = WideGPRegressor(
+            alone = WideGPRegressor.plain(
                 approximation="vfe", rank=30, random_state=0, start=kept.regressor.params_, max_iter=0
             ).fit(split.rows, split.targets)
         assert kept.provenance["rows_conditioned_on"] == len(split.y)

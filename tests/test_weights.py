@@ -46,8 +46,9 @@ def test_a_weight_counts_a_row_so_often_in_value_and_gradient():
 
 def test_a_weighted_fit_is_the_fit_of_repeated_rows():
     X, y, weight = table()
-    ours = WideGPRegressor(random_state=0).fit(X, y, sample_weight=weight)
-    written_out = WideGPRegressor(random_state=0).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    ours = WideGPRegressor.plain(random_state=0).fit(X, y, sample_weight=weight)
+    repeated = np.repeat(X, weight, axis=0), np.repeat(y, weight)
+    written_out = WideGPRegressor.plain(random_state=0).fit(*repeated)
     np.testing.assert_allclose(ours.predict(X), written_out.predict(X), atol=1e-6)
     assert ours.log_posterior_ == pytest.approx(written_out.log_posterior_, abs=1e-6)
 
@@ -61,15 +62,15 @@ def test_a_heavy_row_pulls_the_prediction_towards_its_target(approximation):
     heavy[0] = 500.0
     settings = {"approximation": approximation, "rank": N, "neighbors": 8, "max_iter": 0, "random_state": 0}
     start = {"sigma_u2": 0.5, "sigma_eps2": 0.2}
-    light = WideGPRegressor(**settings, start=start).fit(X, y).predict(X[:1])
-    pulled = WideGPRegressor(**settings, start=start).fit(X, y, sample_weight=heavy).predict(X[:1])
+    light = WideGPRegressor.plain(**settings, start=start).fit(X, y).predict(X[:1])
+    pulled = WideGPRegressor.plain(**settings, start=start).fit(X, y, sample_weight=heavy).predict(X[:1])
     assert abs(pulled[0] - y[0]) < 0.5 * abs(light[0] - y[0])
 
 
 def test_known_noise_gives_the_textbook_posterior_mean():
     X, y, _ = table()
     noise = np.random.default_rng(1).uniform(0.01, 0.5, size=N)
-    model = WideGPRegressor(random_state=0).fit(X, y, noise_variance=noise)
+    model = WideGPRegressor.plain(random_state=0).fit(X, y, noise_variance=noise)
     rows, z = model.fitted_.inputs.transform(X), (y - y.mean()) / y.std()
     K = model.kernel_(rows)
     mean = K @ np.linalg.solve(K + np.diag(noise / y.var()), z) * y.std() + y.mean()
@@ -80,6 +81,6 @@ def test_known_noise_gives_the_textbook_posterior_mean():
 def test_what_is_wrong_with_weights_and_variances_is_said():
     X, y, _ = table()
     with pytest.raises(ValueError, match="at least one non-zero"):
-        WideGPRegressor().fit(X, y, sample_weight=np.zeros(N))
+        WideGPRegressor.plain().fit(X, y, sample_weight=np.zeros(N))
     with pytest.raises(ValueError, match=r"noise_variance is -1.0 in row 3"):
-        WideGPRegressor().fit(X, y, noise_variance=np.where(np.arange(N) == 3, -1.0, 1.0))
+        WideGPRegressor.plain().fit(X, y, noise_variance=np.where(np.arange(N) == 3, -1.0, 1.0))

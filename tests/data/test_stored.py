@@ -78,7 +78,7 @@ def test_every_source_is_read_as_the_table_it_is(kind, tmp_path):
 def test_a_fit_is_that_of_the_table_in_memory(kind, approximation, tmp_path):
     X, y = table()
     source, target = sources(kind, tmp_path, X, y)
-    model = WideGPRegressor(
+    model = WideGPRegressor.plain(
         approximation=approximation, rank=20, neighbors=5, predict_neighbors=20, max_iter=3, block_rows=200,
         start={"sigma_u2": 0.3}, random_state=0, scale_inputs="minmax",
     )  # fmt: skip
@@ -115,7 +115,7 @@ def test_memory_stays_far_below_the_table(approximation, tmp_path, small_pieces)
     for k in range(0, len(X), 1_000):
         X[k : k + 1_000] = rng.normal(size=(1_000, 4)) @ rng.normal(size=(4, 300))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=len(X))
-    model = WideGPRegressor(
+    model = WideGPRegressor.plain(
         approximation=approximation, rank=8, neighbors=4, predict_neighbors=8, max_iter=0, block_rows=500,
         start={"sigma_u2": 0.01}, random_state=0,
     )  # fmt: skip

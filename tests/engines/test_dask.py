@@ -43,7 +43,7 @@ def regressor(**settings):
         "approximation": "full-scale", "rank": 10, "neighbors": 6, "predict_neighbors": 20, "max_iter": 5,
         "block_rows": 40, "start": {"sigma_u2": 0.5}, "random_state": 0,
     }  # fmt: skip
-    return WideGPRegressor(**(defaults | settings))
+    return WideGPRegressor.plain(**(defaults | settings))
 
 
 def data():

@@ -21,7 +21,7 @@ def test_engines_by_name_and_as_objects():
     assert make_engine(engine) is engine
     assert make_engine("local").name == "local" and make_engine("sharded").name == "sharded"
     with pytest.raises(ValueError, match="Unknown engine 'spark'; choose one of auto, local, sharded, dask"):
-        WideGPRegressor(engine="spark").fit([[0.0], [1.0]], [0.0, 1.0])
+        WideGPRegressor.plain(engine="spark").fit([[0.0], [1.0]], [0.0, 1.0])
     with pytest.raises(ValueError, match="Unknown engine 3"):
         make_engine(3)
 
@@ -37,4 +37,4 @@ def test_an_engine_may_need_its_own_backend():
 def test_without_a_cluster_the_error_says_how_to_start_one():
     pytest.importorskip("distributed")
     with pytest.raises(ValueError, match=r"start one with dask.distributed.Client\(\)"):
-        WideGPRegressor(engine="dask").fit([[0.0], [1.0]], [0.0, 1.0])
+        WideGPRegressor.plain(engine="dask").fit([[0.0], [1.0]], [0.0, 1.0])

@@ -39,7 +39,7 @@ class TestSharded(EngineContract):
         rng = np.random.default_rng(0)
         X = rng.normal(size=(300, 2))
         y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=300)
-        ours = WideGPRegressor(
+        ours = WideGPRegressor.plain(
             approximation="fitc", rank=10, max_iter=3, start={"sigma_u2": 0.5}, random_state=0, engine=engine
         )
         local = clone(ours).set_params(engine="local", backend="xla")

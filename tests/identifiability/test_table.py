@@ -26,7 +26,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def model(data):
-    return WideGPRegressor(random_state=0).fit(*data)
+    return WideGPRegressor.plain(random_state=0).fit(*data)
 
 
 def test_the_report_of_a_fitted_model(data, model):

@@ -207,7 +207,7 @@ def fitted(name, approximation):
     kernel = name if name in NAMES else KERNELS[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return WideGPRegressor(
+        return WideGPRegressor.plain(
             kernel, approximation, rank=R, neighbors=M, predict_neighbors=6, max_iter=2, ard=True, start={},
             random_state=0,
         ).fit(*table())  # fmt: skip
@@ -250,7 +250,7 @@ def test_a_fit_finds_its_own_start(name):
     kernel = name if name in NAMES else KERNELS[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = WideGPRegressor(kernel, "exact", max_iter=10, random_state=0).fit(X, y)
+        model = WideGPRegressor.plain(kernel, "exact", max_iter=10, random_state=0).fit(X, y)
     rows, target = table(40, seed=4)
     # A fit that has collapsed to the mean of its target has 1 here.
     assert np.sqrt(np.mean((model.predict(rows) - target) ** 2)) < 0.9 * target.std()

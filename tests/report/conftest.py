@@ -51,7 +51,7 @@ def model():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         settings = {"target_transform": "sinh-arcsinh", "max_iter": 15, "random_state": 0}
-        return WideGPRegressor(approximation="exact", ard=True, **settings).fit(X, y)
+        return WideGPRegressor.plain(approximation="exact", ard=True, **settings).fit(X, y)
 
 
 @pytest.fixture(scope="session")

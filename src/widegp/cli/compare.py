@@ -29,7 +29,8 @@ def compare(
     approximation: options.ApproximationOption = "auto",
     anchors: options.Anchors = "kmeans",
     ard: options.Ard = False,
-    transform: options.TransformOption = "none",
+    transform: options.TransformOption = None,
+    plain: options.Plain = False,
     budget: options.Budget = None,
     test_fraction: options.TestFraction = 0.1,
     seed: options.Seed = 0,
@@ -57,7 +58,7 @@ def compare(
     """
     settings = options.regressor_settings(
         rank=rank, neighbors=neighbors, predict_neighbors=predict_neighbors, approximation=approximation,
-        anchors=anchors, ard=ard, transform=transform, budget=budget, backend=backend,
+        anchors=anchors, ard=ard, transform=transform, plain=plain, budget=budget, backend=backend,
     )  # fmt: skip
     from widegp.compare import compare as scores_of
     from widegp.table_split import split_table

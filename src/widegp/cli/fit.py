@@ -37,7 +37,8 @@ def fit(
     approximation: options.ApproximationOption = "auto",
     anchors: options.Anchors = "kmeans",
     ard: options.Ard = False,
-    transform: options.TransformOption = "none",
+    transform: options.TransformOption = None,
+    plain: options.Plain = False,
     budget: options.Budget = None,
     test_fraction: options.TestFraction = 0.1,
     seed: options.Seed = 0,
@@ -80,8 +81,8 @@ def fit(
     journal = _journal(checkpoint, resume)
     settings = options.regressor_settings(
         kernel=kernel, rank=rank, neighbors=neighbors, predict_neighbors=predict_neighbors,
-        approximation=approximation, anchors=anchors, ard=ard, transform=transform, budget=budget,
-        backend=backend, checkpoint=None if journal is None else str(journal),
+        approximation=approximation, anchors=anchors, ard=ard, transform=transform, plain=plain,
+        budget=budget, backend=backend, checkpoint=None if journal is None else str(journal),
     )  # fmt: skip
     if resume and journal is not None:
         _say_what_is_resumed(journal)

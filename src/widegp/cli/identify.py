@@ -32,7 +32,7 @@ def identify(
     approximation: options.ApproximationOption = "auto",
     anchors: options.Anchors = "kmeans",
     ard: options.Ard = False,
-    transform: options.TransformOption = "none",
+    transform: options.TransformOption = None,
     budget: options.Budget = None,
     seed: options.Seed = 0,
     missing: options.Missing = "impute",
@@ -56,7 +56,7 @@ def identify(
     """
     settings = options.regressor_settings(
         rank=rank, neighbors=neighbors, approximation=approximation, anchors=anchors, ard=ard,
-        transform=transform, budget=budget, backend=backend, random_state=seed,
+        transform=transform, plain=True, budget=budget, backend=backend, random_state=seed,
     )  # fmt: skip
     from widegp.identifiability import identify_table
     from widegp.table_split import split_table

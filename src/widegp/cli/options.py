@@ -133,7 +133,12 @@ ApproximationOption = Annotated[
 Anchors = Annotated[AnchorRule, typer.Option(help="How the anchors are placed.")]
 Ard = Annotated[bool, typer.Option("--ard/--no-ard", help="One variance per input, which ranks the inputs.")]
 TransformOption = Annotated[
-    Transform, typer.Option(help="Monotone map of the target, estimated with the rest.")
+    Transform | None,
+    typer.Option(help="Monotone map of the target, estimated with the rest; auto, or none with --plain."),
+]
+Plain = Annotated[
+    bool,
+    typer.Option("--plain", help="Standardised inputs, one metric, one noise: try nothing on held-out rows."),
 ]
 Budget = Annotated[
     float | None, typer.Option(parser=seconds, metavar="TIME", help="Time to fit, like 90s or 5m.")
@@ -169,6 +174,10 @@ def table_settings(drop: list[str] | None, **given: Any) -> Any:
 
 
 def regressor_settings(**given: Any) -> dict[str, Any]:
-    """Arguments of ``WideGPRegressor`` from options of the same names; ``transform`` has another there."""
-    transform = given.pop("transform")
-    return given | {"target_transform": None if transform == "none" else transform}
+    """Arguments of ``WideGPRegressor`` from options of the same names; ``transform`` has another there, and
+    ``plain`` stands for those of `WideGPRegressor.plain`.
+    """
+    plain = given.pop("plain")
+    transform = given.pop("transform") or ("none" if plain else "auto")
+    chosen = {"metric": "iso", "noise": "constant", "scale_inputs": "standard"} if plain else {}
+    return given | chosen | {"target_transform": None if transform == "none" else transform}
