@@ -107,7 +107,7 @@ def fit(rank: int, name: str = "vfe", neighbors: int = 30, runs: int = 2) -> Non
     X, y, X_new, y_new = table()
     for run in range(runs):
         began = time.perf_counter()
-        model = WideGPRegressor(
+        model = WideGPRegressor.plain(
             approximation=name, rank=rank, neighbors=neighbors, predict_neighbors=100, random_state=0
         ).fit(X, y)
         fitted = time.perf_counter()

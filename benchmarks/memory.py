@@ -20,7 +20,7 @@ def main() -> None:
     X = rng.normal(size=(n + 10_000, n_inputs))
     y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=len(X))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    model = WideGPRegressor(approximation=approximation, rank=rank, random_state=0, budget=budget)
+    model = WideGPRegressor.plain(approximation=approximation, rank=rank, random_state=0, budget=budget)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         began = time.perf_counter()

@@ -44,7 +44,7 @@ def fit(task: Task, trace: Trace) -> tuple[Any, float]:
     """`WideGPRegressor` as a user calls it, anchors and curvature included; the noise that it starts from."""
     from widegp import WideGPRegressor
 
-    model = WideGPRegressor(approximation="vfe", rank=len(task.Z), scale_inputs=None, random_state=0)
+    model = WideGPRegressor.plain(approximation="vfe", rank=len(task.Z), scale_inputs=None, random_state=0)
 
     def progress(stage: str, iteration: int, value: float, values: Values) -> None:
         # Iterations over a part of the rows have objectives of their own.
@@ -69,7 +69,7 @@ def superconductivity(threads: int, limit: float) -> list[str]:
     split = load("superconductivity")
     use_threads(threads)
     tick = time.perf_counter()
-    model = WideGPRegressor(approximation="full-scale", rank=200, neighbors=30, random_state=0)
+    model = WideGPRegressor.plain(approximation="full-scale", rank=200, neighbors=30, random_state=0)
     model.fit(split.X, split.y)
     fitted = time.perf_counter()
     mean, sd = model.predict(split.X_test, return_std=True)

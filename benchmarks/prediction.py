@@ -25,8 +25,8 @@ from widegp.fitted import FittedGP
 def fitted(X: np.ndarray, y: np.ndarray, few: int) -> FittedGP:
     rows = np.random.default_rng(1).permutation(len(y))[:few]
     settings = {"approximation": "full-scale", "rank": 200, "random_state": 0}
-    start = WideGPRegressor(**settings, max_iter=60).fit(X[rows], y[rows]).params_
-    return WideGPRegressor(**settings, start=start, max_iter=0, predict_cells=True).fit(X, y).fitted_
+    start = WideGPRegressor.plain(**settings, max_iter=60).fit(X[rows], y[rows]).params_
+    return WideGPRegressor.plain(**settings, start=start, max_iter=0, predict_cells=True).fit(X, y).fitted_
 
 
 def nll(model: FittedGP, X: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ def main() -> None:
             variance = y[:N_TRAIN].var()
             scaled = {"sigma_b2": 1 / variance, "sigma_v2": 1 / variance, "sigma_eps2": noise / variance}
             start = TRUTH | scaled
-            model = WideGPRegressor(
+            model = WideGPRegressor.plain(
                 approximation=name, rank=500, scale_inputs=None, start=start, max_iter=0, random_state=seed
             )
             model.fit(X[:N_TRAIN], y[:N_TRAIN])

@@ -44,7 +44,7 @@ def first_fit() -> Figure:
     rng = np.random.default_rng(0)
     x = np.sort(np.concatenate([rng.uniform(-3, -0.4, 45), rng.uniform(1.0, 3, 35)]))
     y = np.sin(2 * x) + 0.3 * x + 0.15 * rng.standard_normal(len(x))
-    model = WideGPRegressor(random_state=0).fit(x[:, None], y)
+    model = WideGPRegressor.plain(random_state=0).fit(x[:, None], y)
     grid = np.linspace(-3.6, 3.6, 200)[:, None]
     figure, (axes,) = panels(1, 8.0)
     for latent, alpha, label in (
@@ -131,7 +131,8 @@ def _error(
 ) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = WideGPRegressor(random_state=0, predict_neighbors=50, **settings).fit(X[train], y[train])
+        model = WideGPRegressor.plain(random_state=0, predict_neighbors=50, **settings)
+        model.fit(X[train], y[train])
     return metrics.rmse(truth[test], model.predict(X[test]))
 
 
@@ -143,7 +144,7 @@ def warps() -> Figure:
     grid = np.linspace(-1, 1, 150)[:, None]
     figure, axes = panels(2)
     for each, transform in zip(axes, (None, "auto"), strict=True):
-        model = WideGPRegressor(target_transform=transform, random_state=0).fit(x[:, None], y)
+        model = WideGPRegressor.plain(target_transform=transform, random_state=0).fit(x[:, None], y)
         lower, upper = model.predict_interval(grid)
         each.fill_between(grid[:, 0], lower, upper, color=BLUE, alpha=0.2, lw=0, label="95% interval")
         each.plot(grid, model.predict_quantiles(grid, [0.5]), color=BLUE, label="median")
@@ -162,7 +163,7 @@ def inputs() -> Figure:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (350, 4))
     y = 3 * X[:, 0] + np.sin(5 * X[:, 1]) + 0.2 * rng.standard_normal(350)
-    model = WideGPRegressor(ard=True, random_state=0).fit(X, y)
+    model = WideGPRegressor.plain(ard=True, random_state=0).fit(X, y)
     found = explain(model, X, ["straight", "wavy", "idle 1", "idle 2"])
     figure, axes = panels(3, 10.0, 2.8)
     place = np.arange(4)[::-1]
@@ -199,7 +200,7 @@ def conformal() -> Figure:
     X = rng.uniform(-1, 1, (3700, 1))
     spoiled = rng.uniform(size=3700) < 1 / 12
     y = np.sin(3 * X[:, 0]) + np.where(spoiled, 1.5, 0.15) * rng.standard_normal(3700)
-    model = WideGPRegressor(random_state=0).fit(X[:200], y[:200])
+    model = WideGPRegressor.plain(random_state=0).fit(X[:200], y[:200])
     mean, sd = model.predict(X[200:], return_std=True)
     pit = metrics.pit(y[200:], mean, sd)
     calibration = ConformalCalibration.fit(pit[:500])

@@ -81,7 +81,7 @@ def make_data() -> Data:
 
 
 def fit(data: Data) -> tuple[WideGPRegressor, float]:
-    model = WideGPRegressor(ard=True, random_state=SEED)
+    model = WideGPRegressor.plain(ard=True, random_state=SEED)
     start = time.perf_counter()
     model.fit(data.X, data.y)
     return model, time.perf_counter() - start

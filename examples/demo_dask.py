@@ -28,7 +28,7 @@ def seconds(model: WideGPRegressor, X: np.ndarray, y: np.ndarray) -> float:
 def main() -> None:
     X, y = make_friedman1(n_samples=4000, noise=1.0, random_state=0)
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
-    local = WideGPRegressor(
+    local = WideGPRegressor.plain(
         approximation="full-scale", rank=100, neighbors=20, max_iter=30, block_rows=400, random_state=0
     )
     print(f"here:    {seconds(local, X_train, y_train):5.1f} s, rmse {rmse(local, X_test, y_test):.4f}")

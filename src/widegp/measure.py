@@ -330,7 +330,7 @@ def _prediction(name: str, rows: int, rank: int, neighbors: int) -> Figure:
 
     new = min(rows, NEW_ROWS)
     X, y = table(rows + new, INPUTS)
-    model = WideGPRegressor(
+    model = WideGPRegressor.plain(
         approximation=name, rank=rank, neighbors=neighbors, anchors="random", scale_inputs=None,
         start={"sigma_u2": 1 / INPUTS, "sigma_eps2": NOISE}, max_iter=0, random_state=0,
     )  # fmt: skip

@@ -24,7 +24,7 @@ from widegp.explain import explain
 from widegp.held_out import HeldOut
 from widegp.inference.objective import start_values
 from widegp.inference.parameters import ParameterSpace, declared_parameters
-from widegp.inference.priors import default_priors
+from widegp.inference.priors import LogNormal, Relative, default_priors
 from widegp.kernels import NAMES, RBF, Matern12, Matern32, Mixed
 from widegp.kernels.registry import SAVEABLE
 from widegp.report import render_html, summarise
@@ -130,7 +130,11 @@ class TestParameters:
             for key, prior in priors.items():
                 assert isinstance(prior, declared_parameters(kernel)[key].kind.priors)
                 x = prior.distribution().ppf([0.1, 0.6])
+                prior = prior.common if isinstance(prior, Relative) else prior
                 density = prior.distribution().logpdf(x)
+                if isinstance(prior, LogNormal):
+                    # Its penalty is minus the log density of log x.
+                    density = density + np.log(x)
                 penalties = [prior.penalty(v) for v in x]
                 assert penalties[0] - penalties[1] == pytest.approx(density[1] - density[0], rel=1e-9)
 

@@ -82,4 +82,4 @@ def identify(
 def _fitted(split: Split, settings: dict, display: FitDisplay) -> WideGPRegressor:
     from widegp.estimator import WideGPRegressor
 
-    return WideGPRegressor(**settings).fit(split.X, split.y, progress=display.update)
+    return WideGPRegressor.plain(**settings).fit(split.X, split.y, progress=display.update)

@@ -130,7 +130,7 @@ def sound_fit(split: Split, seed: int = 0, *, real: bool = False, **settings: An
     from widegp.estimator import WideGPRegressor
 
     began = time.perf_counter()
-    model = WideGPRegressor(approximation="full-scale", random_state=seed, **settings)
+    model = WideGPRegressor.plain(approximation="full-scale", random_state=seed, **settings)
     with warnings.catch_warnings():
         # Why a fit stopped is part of the outcome.
         warnings.simplefilter("ignore")

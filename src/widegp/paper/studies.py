@@ -85,7 +85,7 @@ def _point(split: Any, start: dict[str, float], rank: int, neighbors: int, plan:
     from widegp.estimator import WideGPRegressor
 
     began = time.perf_counter()
-    model = WideGPRegressor(
+    model = WideGPRegressor.plain(
         approximation="full-scale" if neighbors else "fitc", rank=rank, neighbors=neighbors,
         predict_neighbors=neighbors, start=start, max_iter=0, random_state=plan.seed,
     )  # fmt: skip
