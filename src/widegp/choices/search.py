@@ -18,9 +18,9 @@ from widegp.choices.moves import LearnMetric, Move, Scale, VaryNoise, WarpTarget
 from widegp.choices.trials import Bench, Form, Trial
 from widegp.inference.parameters import Values
 
-# Standard errors by which a change must be better, and the most it may add to the root mean square error, if
-# that is more than one standard error.
-CERTAIN, LARGEST_LOSS = 2.0, 0.01
+# Standard errors by which a change must be better, and the most it may add to the root mean square error: a
+# hundredth, or a tenth of what it gains in log score. A share of 0.01 of the error is worth 0.01 in log score.
+CERTAIN, LARGEST_LOSS, LOSS_PER_GAIN = 2.0, 0.01, 0.1
 POWERS = (0.25, 0.5)
 # Rounds of a learned metric after the first.
 ROUNDS = 3
@@ -82,9 +82,8 @@ class Candidate:
         error = float(np.std(difference) / np.sqrt(max(1, difference.size - 1)))
         before, after = (float(np.sqrt(np.mean(c.squares))) for c in (other, self))
         rmse = after / max(before, 1e-300) - 1
-        mean, further = float(np.mean(difference)), self.squares - other.squares
-        by_chance = float(np.mean(further)) < float(np.std(further) / np.sqrt(max(1, further.size - 1)))
-        kept = mean < -CERTAIN * error and (rmse <= LARGEST_LOSS or by_chance)
+        mean = float(np.mean(difference))
+        kept = mean < -CERTAIN * error and rmse <= max(LARGEST_LOSS, -LOSS_PER_GAIN * mean)
         return Verdict(words, mean, error, rmse, kept)
 
 

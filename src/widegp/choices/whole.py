@@ -20,7 +20,7 @@ from widegp.choices.left_out import (
     left_out_with_anchors,
 )
 from widegp.choices.metric import gradient_moment, learned_map
-from widegp.choices.search import CERTAIN, LARGEST_LOSS, STRENGTHS
+from widegp.choices.search import CERTAIN, LARGEST_LOSS, POWERS, STRENGTHS
 from widegp.choices.trials import Form
 from widegp.conditioning import TrainingRows
 from widegp.inference.fit import Fitted
@@ -32,8 +32,6 @@ from widegp.noise_model import LeftOut, NoiseModel, fit_noise, likeliest_factor
 GRADIENT_ROWS, LEFT_OUT_ROWS = 4000, 2000
 # A table so many times as large as the part that chose is worth learning from again.
 WORTHWHILE = 1.5
-# Power of the metric that all rows make of variances by input.
-WITH_WEIGHTS = 0.25
 
 Fit = Callable[[Builder, Problem, Values, np.ndarray | None, bool], Fitted]
 
@@ -147,9 +145,12 @@ def fit_whole(whole: Whole, chosen: Chosen) -> Stage:
         return stage
     judged = np.random.default_rng(whole.seed + 1).permutation(n_rows)[:LEFT_OUT_ROWS]
     # Variances by input, which few rows tell badly, are refined by the gradients of all.
-    power = WITH_WEIGHTS if chosen.by_input else chosen.power
-    if power is not None:
-        stage = _better_of(whole, stage, whole.with_metric(stage, power), judged)
+    powers = POWERS[::-1] if chosen.by_input else () if chosen.power is None else (chosen.power,)
+    for power in powers:
+        other = _better_of(whole, stage, whole.with_metric(stage, power), judged)
+        if other is not stage:
+            stage = other
+            break
     form = whole.with_noise(stage)
     return stage if form is stage.form else _better_of(whole, stage, form, judged)
 
