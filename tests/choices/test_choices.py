@@ -45,7 +45,7 @@ def test_rows_held_out_are_never_fitted_and_small_tables_hold_every_row_out_once
 
 
 def scored(loss, squares):
-    trial = Trial(Form("standard"), {}, None, None, None, np.asarray(loss), np.asarray(squares))
+    trial = Trial(Form("standard"), {}, None, None, None, np.asarray(loss), np.asarray(squares), np.zeros(0))
     return Candidate((), (trial,))
 
 
@@ -127,7 +127,7 @@ def test_rows_left_out_beside_neighbours_are_near_those_of_an_exact_fit():
 def test_the_default_choices_find_few_inputs_among_many_and_are_kept_in_a_file(tmp_path):
     X, y = few_of_many(260)
     model = WideGPRegressor(random_state=0, **OPEN).fit(X[:180], y[:180])
-    plain = WideGPRegressor(random_state=0).fit(X[:180], y[:180])
+    plain = WideGPRegressor.plain(random_state=0).fit(X[:180], y[:180])
     errors = [np.sqrt(np.mean((m.predict(X[180:]) - y[180:]) ** 2)) for m in (model, plain)]
     assert errors[0] < 0.8 * errors[1]
     assert any("held-out training rows" in note for note in model.result_.notes)
@@ -143,7 +143,7 @@ def test_noise_that_varies_is_recovered_and_predicted():
     X = rng.uniform(-2, 2, (600, 1))
     sd = 0.4 * np.exp(0.6 * X[:, 0])
     y = np.sin(2 * X[:, 0]) + sd * rng.normal(size=600)
-    model = WideGPRegressor(random_state=0, noise="varying").fit(X, y)
+    model = WideGPRegressor.plain(random_state=0, noise="varying").fit(X, y)
     grid = np.linspace(-1.8, 1.8, 60)[:, None]
     ratio = model.predict(grid, return_std=True)[1] / (0.4 * np.exp(0.6 * grid[:, 0]))
     assert np.sqrt(np.mean(np.log(ratio) ** 2)) < 0.1

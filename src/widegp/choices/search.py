@@ -19,8 +19,10 @@ from widegp.choices.trials import Bench, Form, Trial
 from widegp.inference.parameters import Values
 
 # Standard errors by which a change must be better, and the most it may add to the root mean square error: a
-# hundredth, or a tenth of what it gains in log score. A share of 0.01 of the error is worth 0.01 in log score.
+# hundredth, or a tenth of what it gains in log score; 0.01 of the error is worth 0.01 in log score.
 CERTAIN, LARGEST_LOSS, LOSS_PER_GAIN = 2.0, 0.01, 0.1
+# Upper quartile of the normal distribution, and how far from 1/2 the coverage of half intervals may be.
+QUARTILE, NEAR_HALF = 0.6744897501960817, 0.06
 POWERS = (0.25, 0.5)
 # Rounds of a learned metric after the first.
 ROUNDS = 3
@@ -76,6 +78,16 @@ class Candidate:
     def squares(self) -> np.ndarray:
         return np.concatenate([trial.squares for trial in self.trials])
 
+    @property
+    def half(self) -> float:
+        """Share of the held-out targets inside their central interval of level 1/2."""
+        scores = np.concatenate([trial.scores for trial in self.trials])
+        return float(np.mean(np.abs(scores) < QUARTILE))
+
+    def calibrated_as(self, other: Candidate) -> bool:
+        """Whether that share is near 1/2, or as near as that of ``other``."""
+        return abs(self.half - 0.5) <= max(NEAR_HALF, abs(other.half - 0.5))
+
     def against(self, other: Candidate, words: str) -> Verdict:
         """This one beside a simpler one, on the same held-out rows."""
         difference = self.loss - other.loss
@@ -89,7 +101,7 @@ class Candidate:
 
 @dataclass
 class Search:
-    """Moves tried one after the other on the same benches; ``verdicts`` says how each did."""
+    """Moves tried one after the other on the same benches; ``verdicts`` says how each change did."""
 
     benches: tuple[Bench, ...]
     verdicts: list[Verdict] = field(default_factory=list)
@@ -113,14 +125,15 @@ class Search:
             base = Candidate((*base.moves, move), tuple(made), (*base.history, made[0]))
         return base
 
-    def better(self, base: Candidate, changed: Iterable[Candidate | None]) -> Candidate:
+    def better(self, base: Candidate, changed: Iterable[Candidate | None], told: bool = True) -> Candidate:
         """The best of the changed ones if it is better than ``base`` for certain, else ``base``."""
         made = [candidate for candidate in changed if candidate is not None]
         if not made:
             return base
-        best = min(made, key=lambda candidate: float(np.mean(candidate.loss)))
-        verdict = best.against(base, best.moves[-1].words)
-        self.verdicts.append(verdict)
+        best = min(made, key=_mean_loss)
+        verdict = best.against(base, ", then ".join(move.words for move in best.moves[len(base.moves) :]))
+        if told:
+            self.verdicts.append(verdict)
         return best if verdict.kept else base
 
 
@@ -139,7 +152,13 @@ def choose(
         found = warp(base.trials[0])
         if found is not None:
             warped = search.moved(base, found)
-            base = search.better(base, [warped]) if asked.warp == "auto" else warped or base
+            # Where targets repeat, as rounded ones do, a warp gains density by crowding around the repeated
+            # values: its intervals are then wrong, and the density says nothing of that.
+            crowds = warped is not None and not warped.calibrated_as(base)
+            if asked.warp == "auto":
+                base = base if crowds else search.better(base, [warped])
+            else:
+                base = warped or base
     if asked.noise == "auto":
         return search.better(base, (search.moved(base, VaryNoise(s)) for s in STRENGTHS))
     return (search.moved(base, VaryNoise(1.0)) if asked.noise == "varying" else base) or base
@@ -152,17 +171,33 @@ def _metric(search: Search, base: Candidate, asked: str) -> Candidate:
     moves: list[Move] = [WeighInputs()] if asked in ("ard", "auto") else []
     if asked in ("learned", "auto"):
         moves += [*map(LearnMetric, POWERS), LearnMetric(POWERS[-1], by_forest=True)]
-    made = [search.moved(base, move) for move in moves]
+    made = [c for c in (search.moved(base, move) for move in moves) if c is not None]
+    learned = [c for c in made if isinstance(c.moves[-1], LearnMetric)]
+    paths = [c for c in made if not isinstance(c.moves[-1], LearnMetric)]
+    if learned:
+        paths.append(min(learned, key=_mean_loss))
+    if asked != "ard":
+        # Rounds, not first steps, are compared: the first round of gradients is often behind what its second
+        # makes of it.
+        paths = [_rounds(search, path) for path in paths if _mean_loss(path) < _mean_loss(base)]
     if asked == "auto":
-        best = search.better(base, made)
-    else:
-        best = min((c for c in made if c is not None), key=lambda c: float(np.mean(c.loss)), default=base)
-    for _ in range(ROUNDS if best is not base and asked != "ard" else 0):
-        after = search.better(best, (search.moved(best, LearnMetric(power)) for power in POWERS))
-        if after is best:
+        return search.better(base, paths)
+    return min(paths, key=_mean_loss, default=base)
+
+
+def _rounds(search: Search, path: Candidate) -> Candidate:
+    """Further rounds of gradients while they gain."""
+    for _ in range(ROUNDS):
+        further = (search.moved(path, LearnMetric(power)) for power in POWERS)
+        after = search.better(path, further, told=False)
+        if after is path:
             break
-        best = after
-    return best
+        path = after
+    return path
+
+
+def _mean_loss(candidate: Candidate) -> float:
+    return float(np.mean(candidate.loss))
 
 
 def replayed(bench: Bench, chosen: Candidate) -> Trial:

@@ -48,6 +48,7 @@ class Trial:
 
     values, curvature : estimates and the Hessian per row of the loss there, None where it is not known.
     loss (h,) : minus the log density of each held-out target, standardised.    squares (h,) : squared errors.
+    scores (h,) : (z - mean) / sd of the held-out targets, standard normal under a model that is right.
     """
 
     form: Form
@@ -57,6 +58,7 @@ class Trial:
     posterior: DensePosterior
     loss: np.ndarray
     squares: np.ndarray
+    scores: np.ndarray
 
     @property
     def X(self) -> np.ndarray:
@@ -163,4 +165,5 @@ class Bench:
         warp, y = FittedWarp.fit(problem.y, form.warp, psi, **self.scale), self.problem.y[self.held]
         # A target beyond the support of a warp has density 0; so many nats are enough to refuse the warp.
         loss = np.minimum(-warp.log_density(y, mean, sd), 50.0)
-        return Trial(form, values, H, objective, posterior, loss, (y - warp.moments(mean, sd)[0]) ** 2)
+        squares = (y - warp.moments(mean, sd)[0]) ** 2
+        return Trial(form, values, H, objective, posterior, loss, squares, (warp.forward(y) - mean) / sd)
