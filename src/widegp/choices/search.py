@@ -29,7 +29,7 @@ ROUNDS = 3
 STRENGTHS = (0.5, 1.0)
 # Rows fitted and rows held out. Tables below the third number are cut into folds, each held out once and
 # predicted from at most the last number of rows, since there the plain fit takes seconds.
-FIT_ROWS, HELD_ROWS, IN_FOLDS, FOLD_FIT_ROWS = 1200, 2500, 3000, 600
+FIT_ROWS, HELD_ROWS, IN_FOLDS, FOLD_FIT_ROWS = 1000, 2500, 3000, 600
 
 
 class Asked(NamedTuple):
