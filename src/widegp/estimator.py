@@ -184,12 +184,15 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         return self.fitted_.input_importance
 
     @classmethod
-    def plain(cls, **changes: Any) -> Self:
-        """The kernel as it is: standardised inputs, one sigma_u2 for all directions, one noise, no warp."""
+    def plain(cls, *given: Any, **changes: Any) -> Self:
+        """The kernel as it is: standardised inputs, one sigma_u2 for all directions, one noise, no warp.
+
+        Arguments are those of the class, and go before.
+        """
         settings: dict[str, Any] = {
             "metric": "iso", "noise": "constant", "scale_inputs": "standard", "target_transform": None,
         }  # fmt: skip
-        return cls(**(settings | changes))
+        return cls(*given, **(settings | changes))
 
     @classmethod
     def paper_protocol(cls, noise_start: float | None = None, **changes: Any) -> Self:
