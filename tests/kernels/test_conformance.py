@@ -231,7 +231,8 @@ def test_a_fit_survives_its_file(name, approximation, tmp_path):
 
 @every_kernel
 def test_a_fit_is_reported_and_explained(name, monkeypatch):
-    monkeypatch.setattr("widegp.explain.EFFECT_PREDICTIONS", 40)
+    monkeypatch.setattr("widegp.importance.PREDICTIONS", 40)
+    monkeypatch.setattr("widegp.importance.PREDICTIONS_SLOW", 40)
     model = fitted(name, "full-scale")
     told = explain(model, table(12, seed=2)[0], top=1)
     noise = told["balance"]["variance"].pop("noise")

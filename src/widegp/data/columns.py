@@ -44,10 +44,13 @@ QUICKLY_READ = 64 << 20
 
 
 class Survey(NamedTuple):
-    """Columns without statistics, and the target y (n,), NaN where missing; None if there is none to read."""
+    """Columns without statistics, the target y (n,), NaN where missing, or None if there is none to read, and
+    how it is written where it is text.
+    """
 
     columns: tuple[Column, ...]
     y: np.ndarray | None
+    target_notation: str = ""
 
 
 class TrainingRows(NamedTuple):
@@ -75,12 +78,14 @@ class TableEncoding:
     target_name : the column to predict, or None.
     missing : "impute" fills a missing value with the training median, "refuse" raises.
     n_rows : training rows.
+    target_notation : how the target is written where it is text, see `widegp.data.text`.
     """
 
     columns: tuple[Column, ...]
     target_name: str | None
     missing: str
     n_rows: int
+    target_notation: str = ""
 
     @classmethod
     def fit(
@@ -154,12 +159,13 @@ class TableEncoding:
             raise TableError("No target was named when fitting; fit the encoder with one.")
         if target not in names:
             raise TableError(f"The table has no target {quoted(target)}; {similar(target, names)}")
-        return read_target(target, batch.column(target), "", first_row(batch))
+        return read_target(target, batch.column(target), self.target_notation, first_row(batch))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, which keeps them exactly."""
         return {
             "format": FORMAT, "target": self.target_name, "missing": self.missing, "n_rows": self.n_rows,
+            "target_notation": self.target_notation,
             "columns": [column_to_dict(column) for column in self.columns],
         }  # fmt: skip
 
@@ -171,13 +177,15 @@ class TableEncoding:
             if version not in range(1, FORMAT + 1):
                 raise TableError(f"its format is {quoted(version)}, and this version reads 1 to {FORMAT}")
             target, missing, n_rows = state["target"], state["missing"], state["n_rows"]
+            notation = state.get("target_notation", "")
             columns = tuple(column_from_dict(column, version) for column in state["columns"])
-            if not (isinstance(target, str | None) and missing in MISSING and type(n_rows) is int):
+            named = isinstance(target, str | None) and isinstance(notation, str)
+            if not (named and missing in MISSING and type(n_rows) is int):
                 raise TableError("target, missing or n_rows is not what fitting leaves")
         # A description can be edited by hand in any way: all that fails says the same.
         except Exception as error:
             raise TableError(f"This describes no fitted table ({error}); save the model again.") from error
-        return cls(columns, target, missing, n_rows)
+        return cls(columns, target, missing, n_rows, notation)
 
     def _check_columns(self, batch: pa.RecordBatch | pa.Table) -> None:
         names = set(batch.schema.names)
@@ -231,7 +239,7 @@ def survey(
             notes = (Notice("no type", name, (kind,)),)
         if name != target:
             found.append(Column(name, KINDS.get(notation, kind), 0, notes, notation=notation))
-    return Survey(tuple(found), y)
+    return Survey(tuple(found), y, settled.get(target, ("", ()))[0] if target is not None else "")
 
 
 def learn(
@@ -252,7 +260,7 @@ def learn(
     if held and n < 2:
         problems.add(f"The table has {counted(n, 'row')}; a fit needs at least 2.")
     columns = _fitted(found.columns, held)
-    encoding = TableEncoding(columns, target, missing, n)
+    encoding = TableEncoding(columns, target, missing, n, found.target_notation)
     if not encoding.feature_names and not problems.sentences:
         why = "; ".join(f"{quoted(c.name)}: {c.note()}" for c in columns[:5]) or "it is the target alone"
         problems.add(f"No column of the table can be used ({why}); add a column that varies.")
