@@ -55,7 +55,7 @@ def _entry(
 
 
 def _curves(kind: Kind, values: np.ndarray, error: float | None, prior: Prior | None) -> dict[str, Any]:
-    """Densities of prior and Laplace approximation, each scaled to a largest value of 1.
+    """Prior, as it enters the loss, and Laplace approximation, each scaled to a largest value of 1.
 
     Both are densities of the parameter x itself, whose maximum the estimate is, even where the axis is
     logarithmic. The approximation is exp(-(z - z_map)^2 / (2 s^2)) in the coordinate z of the kind, log x or
@@ -69,7 +69,8 @@ def _curves(kind: Kind, values: np.ndarray, error: float | None, prior: Prior | 
         scale, x = "log", _log_grid(values, error, prior)
     curves: dict[str, Any] = {"scale": scale, "x": x.tolist(), "prior": None, "posterior": None}
     if prior is not None:
-        curves["prior"] = _peak_one(prior.distribution().pdf(x))
+        penalties = np.array([prior.penalty(v) for v in x])
+        curves["prior"] = _peak_one(np.exp(penalties.min() - penalties))
     if error:
         centre = kind.map.inverse(values[0])
         spread = error / kind.map.slope(centre)
