@@ -149,6 +149,9 @@ def fit_map(
     if explores:
         watch.begin("start", start)
         rivals = [found.values for found in optima(run, builder, problem, start, space)]
+        if not builder.approximation.neighbors and builder.approximation.coarse:
+            # Few anchors see another function than all rows do: they decide themselves whether it is smooth.
+            rivals.append(start)
         starts.append(rivals[0])
         seconds["start"] = time.perf_counter() - clock
     if explores or settings.parts:
