@@ -82,13 +82,13 @@ class TestDask(EngineContract):
 
     def test_blocks_are_sent_once_and_a_target_only_when_it_changes(self, engine, client, monkeypatch):
         sent = []
-        scatter = client.scatter
+        scatter = client._scatter
 
         def counting(data, **settings):
             sent.extend("block" if isinstance(item, Block) else "other" for item in data)
             return scatter(data, **settings)
 
-        monkeypatch.setattr(client, "scatter", counting)
+        monkeypatch.setattr(client, "_scatter", counting)
         likelihood = self.likelihood(engine)
         n_blocks = len(likelihood.rows.rows)
         assert sent == ["block"] * n_blocks
@@ -107,6 +107,7 @@ class TestDask(EngineContract):
         with pytest.raises(ZeroDivisionError):
             engine.map_sum(divided_by_nothing, BlockedRows.cut(X, y, neighbors, 50))
 
+    @pytest.mark.slow
     def test_blocks_lost_between_evaluations_are_sent_again(self, engine, client):
         likelihood = self.likelihood(engine)
         before = self.evaluate(likelihood)
@@ -115,6 +116,7 @@ class TestDask(EngineContract):
         assert after.value == pytest.approx(before.value, rel=1e-12)
         client.wait_for_workers(2, timeout=60)
 
+    @pytest.mark.slow
     def test_a_worker_killed_in_the_middle_of_a_fit_costs_time_and_nothing_else(self, client):
         rounds = []
 

@@ -31,6 +31,7 @@ FAN_IN = 8
 # Rounds that may be lost in a row before the cluster is given up, and seconds to wait for a worker.
 ATTEMPTS = 10
 PATIENCE = 120
+SENDING = 60
 
 
 @dataclass(eq=False)
@@ -67,12 +68,12 @@ class ScatteredBlocks:
         """y and spread by block. A target that has not changed since the last round is not sent again."""
         if self.target is None or not self.target[0].same_target(rows):
             parts = [rows.target(k) for k in range(len(rows))]
-            self.target = rows, self.client.scatter(parts, hash=False)
+            self.target = rows, _scatter(self.client, parts)
         return self.target[1]
 
     def _send(self, k: int) -> Any:
         # In a list, because the parts of a bare tuple would be sent one by one.
-        return self.client.scatter([self.rows.block(k)], hash=False)[0]
+        return _scatter(self.client, [self.rows.block(k)])[0]
 
 
 @dataclass(frozen=True)
@@ -173,12 +174,24 @@ class DaskEngine:
         return _persisting(lambda: client.gather(_parts(placed, fn)), placed.scattered)
 
 
+def _scatter(client: Any, data: list[Any], broadcast: bool = False) -> list[Any]:
+    """Futures of data on the workers, or on all of them.
+
+    ``Client.scatter`` has no limit of time, and waits for ever if a worker dies at the wrong moment; here it
+    is a lost round after SENDING seconds, which is repeated.
+    """
+    futures: list[Any] = client.sync(
+        client._scatter, data, broadcast=broadcast, hash=False, callback_timeout=SENDING
+    )
+    return futures
+
+
 def _parts(placed: DaskRows, fn: Callable[[Block], Any]) -> list[Any]:
     """Futures of fn(block), each computed where its block is."""
     scattered = placed.scattered
     client = scattered.client
     form, numbers = split(fn)
-    (model,) = client.scatter([(form, as_numpy(numbers))], broadcast=True, hash=False)
+    (model,) = _scatter(client, [(form, as_numpy(numbers))], broadcast=True)
     targets = scattered.targets(placed.rows)
     return client.map(_apply, [model] * len(scattered.blocks), scattered.blocks, targets, pure=False)
 
