@@ -1,4 +1,4 @@
-"""Tests that are known to fail, each a debt: they run, are reported as expected failures, and await mending."""
+"""Tests that are known to fail, each a debt: they run, and are reported as expected failures."""
 
 from __future__ import annotations
 
