@@ -11,7 +11,6 @@ KNOWN = {
     "test_four_parameters_hear_of_the_whole_table_alone": "small tables polish their optimum",
     "test_the_saved_model_has_seen_all_rows": "conditioning keeps the scaling of the training rows",
     "test_a_fit_from_files": "the same",
-    "test_on_four_devices": "one engine test of vfe on several devices",
     "test_the_curve_is_the_minimum_over_the_others": "profiles under the log-normal priors",
 }
 

@@ -19,8 +19,9 @@ from widegp.kernels.base import Kernel
 from widegp.likelihoods import Likelihood, log_exposure
 from widegp.noise_model import NoiseModel
 from widegp.prediction import Moments, Predictor, make_predictor
-from widegp.predictive import Predictive, WarpedGaussian, generator
+from widegp.predictive import Predictive, Tailed, WarpedGaussian, generator
 from widegp.response_predictive import ResponsePredictive
+from widegp.tails import Tails
 from widegp.warps import FittedWarp
 
 # The level that `predict_interval` and reports take where none is asked for.
@@ -42,6 +43,7 @@ class FittedGP:
     input_importance : (I,) shares of sigma_u2, with one per input, else None.
     calibration : of the intervals on rows that were held out, else None.
     noise_model : of noise that varies with x~, else None.
+    tails : the law of (z - mean) / sd, where it is not the normal one, else None.
     backend : what computes the predictions.
     likelihood, level : of y given level + f(x~) + log exposure, where it is not Gaussian, else None.
 
@@ -66,6 +68,7 @@ class FittedGP:
     backend: str = "auto"
     likelihood: Likelihood | None = None
     level: float | None = None
+    tails: Tails | None = None
 
     @cached_property
     def predictor(self) -> Predictor:
@@ -114,7 +117,10 @@ class FittedGP:
         rows = self.inputs.transform(X)
         mean, latent = self.predictor.predict(rows)
         sd = np.sqrt(latent + self.predictor.noise * self.spread(rows))
-        return WarpedGaussian(mean, sd, np.sqrt(latent), self.target, self.warp, self.calibration)
+        gaussian = WarpedGaussian(mean, sd, np.sqrt(latent), self.target, self.warp)
+        if self.tails is not None:
+            return Tailed(gaussian, self.tails, self.calibration)
+        return replace(gaussian, calibration=self.calibration)
 
     def spread(self, rows: np.ndarray) -> np.ndarray:
         """Variance of the noise at rows x~ (q, I~) in units of sigma_eps2, (q,)."""
@@ -141,7 +147,13 @@ class FittedGP:
             mean, covariance = self.predictor.joint(rows)
             f = rng.multivariate_normal(mean + (self.level or 0.0), covariance, n_samples, method="eigh").T
             return self.target.inverse_mean(self.likelihood.sample(f, rng))
-        draws = self.predictor.sample(rows, n_samples, rng, self.spread(rows))
+        spread = self.spread(rows)
+        draws = self.predictor.sample(rows, n_samples, rng, spread)
+        if self.tails is not None:
+            # Each row gets its own law, and the dependence between rows stays that of the Gaussian draws.
+            mean, latent = self.predictor.predict(rows)
+            mean, sd = mean[:, None], np.sqrt(latent + self.predictor.noise * spread)[:, None]
+            draws = mean + sd * self.tails.from_normal((draws - mean) / sd)
         return self.target.inverse_mean(self.warp.inverse(draws))
 
     def standardised(self, y: np.ndarray) -> np.ndarray:

@@ -187,7 +187,7 @@ def _model(asked: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
         result=described(fitted, builder), seed=builder.seed,
         n_features=asked.n_features_in_, feature_names=None if names is None else tuple(map(str, names)),
         input_importance=None if weights is None else weights / weights.sum(),
-        noise_model=estimate.noise, backend=builder.backend.name,
+        noise_model=estimate.noise, tails=estimate.tails, backend=builder.backend.name,
     ).noted(*estimate.notes)  # fmt: skip
 
 

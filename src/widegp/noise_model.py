@@ -79,6 +79,10 @@ class LeftOut:
         """The same rows, had their noise been so many times as large, (n,)."""
         return LeftOut(self.residual, self.latent, self.noise * factor)
 
+    def scores(self) -> np.ndarray:
+        """r / sqrt(latent + noise), (n,): standard normal under a model that is right."""
+        return self.residual / np.sqrt(self.latent + self.noise)
+
     def log_density(self) -> np.ndarray:
         """log N(r; 0, latent + noise), (n,)."""
         variance = self.latent + self.noise

@@ -1,7 +1,8 @@
 """The distribution of new targets, row by row: moments, quantiles, probabilities, scores and draws.
 
 `Predictive` says what any such distribution offers. `WarpedGaussian` is that of a Gaussian process at fixed
-parameters, whose target was scaled and warped; `Mixture` averages several distributions of the same rows.
+parameters, whose target was scaled and warped, `Tailed` one whose tails were learned; `Mixture` averages
+several distributions of the same rows.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from scipy.special import logsumexp, ndtr, ndtri
 from widegp.conformal import ConformalCalibration
 from widegp.data.preprocessing import TargetScaler
 from widegp.metrics import standard_score
+from widegp.tails import Tails
 from widegp.warps import FittedWarp
 
 # Halvings of an interval after which two doubles of one magnitude have no number between them.
@@ -202,6 +204,69 @@ class WarpedGaussian(Predictive):
 
 
 @dataclass(frozen=True, eq=False)
+class Tailed(Predictive):
+    """y = mean + sd g^-1(mean_z + sd_z t),  t ~ sum_k w_k N(0, c_k^2): `WarpedGaussian` with other tails.
+
+    gaussian : what the model says were t standard normal; its calibration is not used.
+    tails : the law of t.
+    """
+
+    gaussian: WarpedGaussian
+    tails: Tails
+    calibration: ConformalCalibration | None = None
+
+    @cached_property
+    def _mixture(self) -> Mixture:
+        """The same distribution as an average of Gaussians of several widths."""
+        parts = [replace(self.gaussian, sd_z=self.gaussian.sd_z * c) for c in self.tails.factors]
+        return Mixture(parts, self.tails.weights)
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self._mixture.mean
+
+    @property
+    def sd(self) -> np.ndarray:
+        return self._mixture.sd
+
+    @property
+    def latent(self) -> WarpedGaussian:
+        return self.gaussian.latent
+
+    def quantile(self, levels: ArrayLike) -> np.ndarray:
+        levels = np.atleast_1d(np.asarray(levels, float))
+        if not np.all((levels > 0) & (levels < 1)):
+            raise ValueError("Quantile levels must lie strictly between 0 and 1; pass for example 0.025.")
+        return np.stack([self.at_normal_score(t) for t in ndtri(levels)], axis=1)
+
+    def at_normal_score(self, t: float) -> np.ndarray:
+        return self.gaussian.at_normal_score(float(self.tails.from_normal(t)))
+
+    def normal_score(self, y: ArrayLike) -> np.ndarray:
+        return self.tails.to_normal(self.gaussian.normal_score(y))
+
+    def cdf(self, y: ArrayLike) -> np.ndarray:
+        return self._mixture.cdf(y)
+
+    def log_density(self, y: ArrayLike) -> np.ndarray:
+        return self._mixture.log_density(y)
+
+    def crps(self, y: ArrayLike) -> np.ndarray:
+        return self._mixture.crps(y, self.quantile(PANELS))
+
+    def sample(self, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        own, normal = self.gaussian, generator(random_state).normal(size=(len(self), n_samples))
+        z = own.mean_z[:, None] + own.sd_z[:, None] * self.tails.from_normal(normal)
+        return own.target.inverse_mean(own.warp.inverse(z))
+
+    def __len__(self) -> int:
+        return len(self.gaussian)
+
+    def __getitem__(self, rows: Any) -> Self:
+        return replace(self, gaussian=self.gaussian[rows])
+
+
+@dataclass(frozen=True, eq=False)
 class Mixture(Predictive):
     """F_i(t) = sum_j w_j F_ij(t): the average of the distributions j = 1..J of the same rows i = 1..q.
 
@@ -265,16 +330,17 @@ class Mixture(Predictive):
             lower, upper = np.where(below, middle, lower), np.where(below, upper, middle)
         return upper
 
-    def crps(self, y: ArrayLike) -> np.ndarray:
+    def crps(self, y: ArrayLike, panels: np.ndarray | None = None) -> np.ndarray:
         """sum_j w_j CRPS_j(y) - int sum_j w_j (F_j(t) - F(t))^2 dt, (q,).
 
         Averaging gains the variance of the parts' probabilities. That integral has no kink at y: it is made
-        by Gauss-Legendre on the panels between the mixture's own quantiles.
+        by Gauss-Legendre on the panels between the mixture's own quantiles, ``panels`` (q, k) where known.
         """
+        panels = self.quantile(PANELS) if panels is None else panels
         scores = self._average([part.crps(y) for part in self.parts])
         gained = np.zeros(len(self))
         nodes = list(zip(*np.polynomial.legendre.leggauss(12), strict=True))
-        for start, end in itertools.pairwise(self.quantile(PANELS).T):
+        for start, end in itertools.pairwise(panels.T):
             half = (end - start) / 2
             for node, weight in nodes:
                 F = np.stack([part.cdf(start + half * (1 + node)) for part in self.parts])

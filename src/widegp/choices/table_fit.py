@@ -20,16 +20,20 @@ from widegp.inference.parameters import Values
 from widegp.inference.priors import Prior
 from widegp.noise_model import NoiseModel
 from widegp.progress import Report
+from widegp.tails import Tails
 from widegp.warps import make_warp
 
 
 class Estimate(NamedTuple):
-    """A fit, the builder of its rows, what maps scaled inputs to these, the noise, and what was chosen."""
+    """A fit, the builder of its rows, what maps scaled inputs to these, the noise, its tails, and what was
+    chosen.
+    """
 
     fitted: Fitted
     builder: Builder
     maps: tuple[Any, ...] = ()
     noise: NoiseModel | None = None
+    tails: Tails | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -86,8 +90,10 @@ class TableFit:
         X = self.builder.X if chosen.scaler is None else chosen.scaler.transform(self.builder.X)
         whole = Whole(X, problem, lambda X: replace(self.builder, X=X), fit, self.builder.seed, varying)
         stage = fit_whole(whole, chosen)
+        tails = whole.tails(stage) if varying else None
+        words = (chosen.words,) if tails is None else (chosen.words, tails.words)
         return Estimate(
-            stage.fitted, stage.builder, chosen.maps(stage.form), stage.form.noise, (chosen.words,)
+            stage.fitted, stage.builder, chosen.maps(stage.form), stage.form.noise, tails, words
         )
 
     def _warped(self, name: str) -> Problem:

@@ -27,6 +27,7 @@ from widegp.inference.fit import Fitted
 from widegp.inference.objective import Problem
 from widegp.inference.parameters import Values
 from widegp.noise_model import LeftOut, NoiseModel, fit_noise, likeliest_factor
+from widegp.tails import Tails, fit_tails
 
 # Rows whose gradients make the metric, and rows left out to learn the noise from and to judge by.
 GRADIENT_ROWS, LEFT_OUT_ROWS = 4000, 2000
@@ -115,6 +116,11 @@ class Whole:
         order = np.random.default_rng(self.seed).permutation(len(self.X))
         noise = self._noise(stage, stage.form, order[:LEFT_OUT_ROWS], order[-LEFT_OUT_ROWS:])
         return stage.form if noise is stage.form.noise else replace(stage.form, noise=noise)
+
+    def tails(self, stage: Stage) -> Tails | None:
+        """The law of the scores of left-out rows, other than those that the noise was learned from."""
+        order = np.random.default_rng(self.seed).permutation(len(self.X))
+        return fit_tails(stage.left_out(order[-LEFT_OUT_ROWS:]).scores())
 
     def _noise(self, stage: Stage, form: Form, some: np.ndarray, others: np.ndarray) -> NoiseModel | None:
         """The noise that ``some`` left-out rows tell; where a part of the rows told of none, only if the

@@ -22,6 +22,8 @@ T = TypeVar("T")
 AXIS = "devices"
 # What becomes of results: added up; one per block; or the first added up, the second one per block.
 SUMMED, STACKED, KEPT = "summed", "stacked", "kept"
+# What fills a blank block where 0 would not do: no neighbours, and a spread that can be divided by.
+BLANKS = {"neighbors": -1, "spread": 1}
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class ShardedRows:
         for g, group in enumerate(self.groups):
             first = g * group.y.shape[0]
             targets = [rows.target(k) for k in range(first, min(first + group.y.shape[0], len(rows)))]
-            put = [_stacked(parts, self.sharding) for parts in zip(*targets, strict=True)]
+            y, spread = zip(*targets, strict=True)
+            put = _stacked(y, self.sharding), _stacked(spread, self.sharding, BLANKS["spread"])
             groups.append(group._replace(y=put[0], spread=put[1]))
         return replace(self, rows=rows, groups=tuple(groups), latest=[])
 
@@ -100,8 +103,8 @@ class ShardedEngine:
         at_once = self.parallel_blocks
         for first in range(0, len(rows), at_once):
             blocks = [rows.block(k) for k in range(first, min(first + at_once, len(rows)))]
-            put = [_stacked(parts, sharding) for parts in zip(*blocks, strict=True)]
-            groups.append(Block(*put))
+            leaves = zip(Block._fields, zip(*blocks, strict=True), strict=True)
+            groups.append(Block(*(_stacked(parts, sharding, BLANKS.get(name, 0)) for name, parts in leaves)))
         return ShardedRows(rows, tuple(groups), sharding)
 
     def map_sum(
@@ -207,9 +210,9 @@ def _first(leaf: Any) -> Any:
     return leaf.addressable_data(0)
 
 
-def _stacked(parts: Sequence[np.ndarray], sharding: NamedSharding) -> Any:
-    """One array per device, stacked and sent; blank ones for devices without a block."""
+def _stacked(parts: Sequence[np.ndarray], sharding: NamedSharding, fill: float = 0) -> Any:
+    """One array per device, stacked and sent; devices without a block get one that is full of ``fill``."""
     size = sharding.mesh.size
-    blank = np.full_like(parts[0], -1 if np.issubdtype(parts[0].dtype, np.integer) else 0)
+    blank = np.full_like(parts[0], fill)
     with jax.enable_x64(True):
         return jax.device_put(np.stack([*parts, *[blank] * (size - len(parts))]), sharding)

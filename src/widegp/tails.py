@@ -1,0 +1,120 @@
+"""How targets scatter about their predictions where a Gaussian's tails are too thin, or too thick.
+
+    t = (z - mean_z) / sd_z,     p(t) = sum_k w_k N(t; 0, c_k^2),     sum_k w_k = 1
+
+Under a model that is right, t is standard normal. Where some rows are much easier to predict than others and
+no input tells which, it is sharper in the middle and longer in the tails; a few Gaussians of different widths
+about the same mean have any such shape. They are learned from rows that were left out of the prediction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import log_ndtr, logsumexp, ndtri_exp
+
+from widegp.registry import saveable
+
+# Fewer left-out rows say little about tails.
+LEAST_ROWS = 200
+MOST_PARTS, FOLDS, ROUNDS = 3, 5, 200
+# Standard errors by which a further part must be likelier on rows that it was not fitted to.
+CERTAIN = 2.0
+NARROWEST, WIDEST = 0.02, 50.0
+# Halvings of an interval after which the ends are neighbouring doubles, for most intervals.
+HALVINGS = 60
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class Tails:
+    """The law of t: weights w (K,) that sum to 1 and factors c (K,)."""
+
+    weights: np.ndarray
+    factors: np.ndarray
+
+    @property
+    def words(self) -> str:
+        """One line for the notes of a fit."""
+        pairs = zip(self.weights, self.factors, strict=True)
+        parts = ", ".join(f"{weight:.0%} of width {factor:.2g}" for weight, factor in pairs)
+        return f"Left-out rows scatter about their predictions unlike a Gaussian: {parts}."
+
+    @property
+    def sd(self) -> float:
+        """sqrt(sum_k w_k c_k^2)."""
+        return float(np.sqrt(self.weights @ self.factors**2))
+
+    def log_density(self, t: ArrayLike) -> np.ndarray:
+        """log p(t), of the shape of t."""
+        scaled = np.asarray(t, float)[..., None] / self.factors
+        parts = -0.5 * (scaled**2 + np.log(2 * np.pi)) + np.log(self.weights / self.factors)
+        return np.asarray(logsumexp(parts, axis=-1))
+
+    def to_normal(self, t: ArrayLike) -> np.ndarray:
+        """Phi^-1(P(T <= t)): the number of standard deviations that a Gaussian would need for it."""
+        t = np.asarray(t, float)
+        return -np.sign(t) * ndtri_exp(self._log_beyond(np.abs(t)))
+
+    def from_normal(self, u: ArrayLike) -> np.ndarray:
+        """The inverse of `to_normal`, by halving the interval between the narrowest and the widest part."""
+        u = np.asarray(u, float)
+        size, wanted = np.abs(u), log_ndtr(-np.abs(u))
+        lower, upper = size * self.factors.min(), size * self.factors.max()
+        for _ in range(HALVINGS):
+            middle = (lower + upper) / 2
+            short = self._log_beyond(middle) > wanted
+            lower, upper = np.where(short, middle, lower), np.where(short, upper, middle)
+        return np.sign(u) * (lower + upper) / 2
+
+    def _log_beyond(self, t: np.ndarray) -> np.ndarray:
+        """log P(T > t) for t >= 0; as a logarithm it keeps its digits where the probability is tiny."""
+        return np.asarray(logsumexp(log_ndtr(-t[..., None] / self.factors), b=self.weights, axis=-1))
+
+
+def fit_tails(scores: np.ndarray) -> Tails | None:
+    """The law of left-out scores t (n,); None where a standard normal does as well.
+
+    Each further part must make rows likelier that its own fit has not seen, by `CERTAIN` standard errors.
+    """
+    scores = scores[np.isfinite(scores)]
+    if len(scores) < LEAST_ROWS:
+        return None
+    chosen, before = 0, _log_normal(scores)
+    for n_parts in range(1, MOST_PARTS + 1):
+        after = _cross_fitted(scores, n_parts)
+        gain = after - before
+        if gain.mean() > CERTAIN * gain.std() / np.sqrt(len(gain)):
+            chosen, before = n_parts, after
+    return _likeliest(scores, chosen) if chosen else None
+
+
+def _cross_fitted(scores: np.ndarray, n_parts: int) -> np.ndarray:
+    """log p of each score under the law of the other folds, (n,)."""
+    fold = np.arange(len(scores)) % FOLDS
+    out = np.empty(len(scores))
+    for k in range(FOLDS):
+        out[fold == k] = _likeliest(scores[fold != k], n_parts).log_density(scores[fold == k])
+    return out
+
+
+def _likeliest(scores: np.ndarray, n_parts: int) -> Tails:
+    """By expectation and maximisation, from factors spread about the root mean square."""
+    size = max(float(np.sqrt(np.mean(scores**2))), NARROWEST)
+    factors = size * np.geomspace(0.4, 2.5, n_parts) if n_parts > 1 else np.array([size])
+    weights = np.full(n_parts, 1 / n_parts)
+    for _ in range(ROUNDS if n_parts > 1 else 0):
+        parts = -0.5 * (scores[:, None] / factors) ** 2 + np.log(weights / factors)
+        share = np.exp(parts - logsumexp(parts, axis=1, keepdims=True))
+        weights = np.maximum(share.mean(0), 1e-6)
+        weights /= weights.sum()
+        factors = np.sqrt(np.maximum(share.T @ scores**2 / share.sum(0), 1e-300))
+        factors = np.clip(factors, NARROWEST, WIDEST)
+    return Tails(weights, factors)
+
+
+def _log_normal(t: Any) -> np.ndarray:
+    return -0.5 * (t**2 + np.log(2 * np.pi))
