@@ -89,11 +89,15 @@ class TableFit:
 
         X = self.builder.X if chosen.scaler is None else chosen.scaler.transform(self.builder.X)
         whole = Whole(X, problem, lambda X: replace(self.builder, X=X), fit, self.builder.seed, varying)
-        stage = fit_whole(whole, chosen)
+        stage, refined = fit_whole(whole, chosen)
         tails = whole.tails(stage) if varying else None
-        words = (chosen.words,) if tails is None else (chosen.words, tails.words)
+        words = [chosen.words]
+        if refined:
+            words.append(f"Then on the whole table: {'; '.join(map(str, refined))}.")
+        if tails is not None:
+            words.append(tails.words)
         return Estimate(
-            stage.fitted, stage.builder, chosen.maps(stage.form), stage.form.noise, tails, words
+            stage.fitted, stage.builder, chosen.maps(stage.form), stage.form.noise, tails, tuple(words)
         )
 
     def _warped(self, name: str) -> Problem:

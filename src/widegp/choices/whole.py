@@ -20,7 +20,7 @@ from widegp.choices.left_out import (
     left_out_with_anchors,
 )
 from widegp.choices.metric import gradient_moment, learned_map
-from widegp.choices.search import CERTAIN, LARGEST_LOSS, POWERS, STRENGTHS
+from widegp.choices.search import CERTAIN, LARGEST_LOSS, POWERS, STRENGTHS, Verdict
 from widegp.choices.trials import Form
 from widegp.conditioning import TrainingRows
 from widegp.inference.fit import Fitted
@@ -140,7 +140,7 @@ class Whole:
         return best
 
 
-def fit_whole(whole: Whole, chosen: Chosen) -> Stage:
+def fit_whole(whole: Whole, chosen: Chosen) -> tuple[Stage, tuple[Verdict, ...]]:
     """What was chosen, fitted to all rows; metric, then noise, learned again from them where that predicts
     left-out rows better.
     """
@@ -148,22 +148,43 @@ def fit_whole(whole: Whole, chosen: Chosen) -> Stage:
     parts = n_rows >= WORTHWHILE * len(trial.X)
     stage = whole.fitted(trial.form, trial.values, None if parts else trial.curvature, parts)
     if not parts:
-        return stage
-    judged = np.random.default_rng(whole.seed + 1).permutation(n_rows)[:LEFT_OUT_ROWS]
+        return stage, ()
+    refined = Refined(whole, stage)
     # Variances by input, which few rows tell badly, are refined by the gradients of all.
     powers = POWERS[::-1] if chosen.by_input else () if chosen.power is None else (chosen.power,)
     for power in powers:
-        other = _better_of(whole, stage, whole.with_metric(stage, power), judged)
-        if other is not stage:
-            stage = other
+        words = f"metric of gradients^{2 * power:g} at all rows"
+        if refined.tried(whole.with_metric(refined.stage, power), words):
             break
-    form = whole.with_noise(stage)
-    return stage if form is stage.form else _better_of(whole, stage, form, judged)
+    refined.tried(whole.with_noise(refined.stage), "noise of all rows")
+    return refined.stage, tuple(refined.verdicts)
 
 
-def _better_of(whole: Whole, stage: Stage, form: Form, judged: np.ndarray) -> Stage:
-    """The table under another form, if rows that are left out are likelier under it at no loss of squares."""
-    other = whole.fitted(form, stage.fitted.values, stage.fitted.optimum.curvature, False)
-    gain = float(np.mean(other.log_score(judged) - stage.log_score(judged)))
-    squares = [float(np.mean(s.left_out(judged).residual ** 2)) for s in (stage, other)]
-    return other if gain > 0 and squares[1] <= (1 + LARGEST_LOSS) ** 2 * squares[0] else stage
+class Refined:
+    """The best fit so far of the whole table, by rows that are left out, and a verdict on each tried."""
+
+    def __init__(self, whole: Whole, stage: Stage) -> None:
+        self.whole, self.stage = whole, stage
+        self.verdicts: list[Verdict] = []
+        self.judged = np.random.default_rng(whole.seed + 1).permutation(len(whole.X))[:LEFT_OUT_ROWS]
+        self.scores = self._scores(stage)
+
+    def tried(self, form: Form, words: str) -> bool:
+        """Whether the table is likelier under another form, at no loss of squares, which is then kept."""
+        if form is self.stage.form:
+            return False
+        fitted = self.stage.fitted
+        other = self.whole.fitted(form, fitted.values, fitted.optimum.curvature, False)
+        scores = self._scores(other)
+        gain = scores[0] - self.scores[0]
+        rmse = float(np.sqrt(np.mean(scores[1]) / np.mean(self.scores[1]))) - 1
+        kept = gain.mean() > 0 and rmse <= LARGEST_LOSS
+        error = float(gain.std() / np.sqrt(len(gain)))
+        self.verdicts.append(Verdict(words, -float(gain.mean()), error, rmse, kept))
+        if kept:
+            self.stage, self.scores = other, scores
+        return kept
+
+    def _scores(self, stage: Stage) -> tuple[np.ndarray, np.ndarray]:
+        """Log density and squared error of each row that is judged by."""
+        return stage.log_score(self.judged), stage.left_out(self.judged).residual ** 2
