@@ -12,7 +12,6 @@ KNOWN = {
     "test_the_saved_model_has_seen_all_rows": "conditioning keeps the scaling of the training rows",
     "test_a_fit_from_files": "the same",
     "test_on_four_devices": "one engine test of vfe on several devices",
-    "test_the_curve_is_the_minimum_over_the_others": "profiles under the log-normal priors",
 }
 
 
