@@ -29,14 +29,13 @@ from widegp.engines.base import backend_for, make_engine
 from widegp.fitted import FittedGP, Member
 from widegp.inference.choose import calibrate, choose_dials
 from widegp.inference.curvature import described
-from widegp.inference.evidence import DRAWS
 from widegp.inference.fit import OptimizerSettings, Run
 from widegp.inference.journal import Journal, fingerprint
 from widegp.inference.objective import Problem, start_values
 from widegp.inference.parameters import Values
 from widegp.inference.priors import resolve_priors
 from widegp.inference.sample import nuts
-from widegp.inference.theta import MEMBERS, METHODS, averages, density_of, laplace
+from widegp.inference.theta import METHODS, averages, density_of, laplace
 from widegp.kernels.base import Kernel
 from widegp.kernels.registry import named
 from widegp.latent_fit import fit_response
@@ -214,17 +213,17 @@ def _averaged(asked: Any, estimate: Estimate, model: FittedGP) -> FittedGP:
     method = averages(asked.posterior, fitted, model.approximation == "exact")
     if method == "map":
         return model
-    # The check of the evidence takes twice as long as the rest; who did not ask for it does not wait for it.
-    draws = 0 if asked.posterior == "auto" else DRAWS
-    theta = nuts(fitted, model.seed) if method == "sample" else laplace(fitted, draws)
-    if theta is None:
+    # Who did not ask for the posterior does not wait for the check of its evidence.
+    checked = asked.posterior != "auto"
+    found = nuts(fitted, model.seed) if method == "sample" else laplace(fitted, checked)
+    if found is None:
         return model.noted("The posterior of the parameters has no curvature here; the mode alone is used.")
-    space, few = density_of(fitted).space, theta.thinned(MEMBERS, model.seed)
+    space = density_of(fitted).space
     members = tuple(
         _member(asked, estimate, float(weight), space.unpack(z), model.target)
-        for z, weight in zip(few.z, few.weights, strict=True)
+        for z, weight in zip(*found.points, strict=True)
     )
-    return replace(model, theta=theta, members=members)
+    return replace(model, theta=found.posterior, members=members)
 
 
 def _training_rows(

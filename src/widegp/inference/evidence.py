@@ -1,12 +1,13 @@
 """log p(y) = log int p(y, z) dz: Laplace's approximation, and importance sampling that checks it.
 
     Laplace   log p(y, m) + (p/2) log 2 pi - (1/2) log det H    m the mode, H the Hessian of -log p(y, z)
-    sampled   log (1/S) sum_s p(y, z_s) / q(z_s)                z_s ~ q, a t of 5 degrees around m
+    sampled   log (1/S) sum_s p(y, z_s) / q(z_s)                z_s ~ q = (S_1 q_1 + S_2 q_2) / S
 
-The largest weights p / q are replaced by the order statistics of the generalised Pareto distribution fitted
-to them (Pareto smoothed importance sampling: Vehtari, Simpson, Gelman, Yao and Gabry). Its shape k tells
-whether the weights have a variance: below 0.7 the estimate can be relied on, above it is too low by an
-unknown amount.
+q_1 is a t of 5 degrees around m with scale H^-1, q_2 one of 10 degrees with the mean and covariance that the
+draws of q_1 have under their weights p / q_1. The largest weights are replaced by the order statistics of the
+generalised Pareto distribution fitted to them (Pareto smoothed importance sampling: Vehtari, Simpson, Gelman,
+Yao and Gabry). Its shape k tells whether the weights have a variance: below 0.7 the estimate can be relied
+on, above it is too low by an unknown amount.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from widegp.inference.density import Mode, PosteriorDensity
 from widegp.inference.posterior_points import principal
 from widegp.registry import saveable
 
-DRAWS = 400
-FREEDOM = 5
+# Draws around the mode and draws around what these have found, and the degrees of freedom of each.
+DRAWS = (300, 600)
+FREEDOM = (5, 10)
 # The shape of the Pareto tail up to which the estimate is relied on, and draws that a tail needs.
 RELIABLE = 0.7
 LEAST_TAIL = 5
@@ -50,6 +52,13 @@ class Evidence:
         return self.sampled if self.sampled is not None and self.reliable else self.laplace
 
 
+class Weighted(NamedTuple):
+    """Draws z (S, p) and their shares (S,) of the posterior."""
+
+    z: np.ndarray
+    weights: np.ndarray
+
+
 class Smoothed(NamedTuple):
     """Log weights (S,), their largest replaced, and the shape k of their tail."""
 
@@ -63,21 +72,61 @@ def laplace_evidence(mode: Mode) -> float:
     return float(-mode.value + len(sds) * np.log(2 * np.pi) / 2 + np.log(sds).sum())
 
 
-def evidence(density: PosteriorDensity, mode: Mode, draws: int = DRAWS, seed: int = 0) -> Evidence:
-    """Laplace's value, checked by ``draws`` evaluations; by none where ``draws`` is 0."""
-    laplace = laplace_evidence(mode)
-    if draws == 0 or mode.z.size == 0:
-        return Evidence(laplace)
-    sds, vectors = principal(mode.hessian)
-    proposal = multivariate_t(mode.z, (vectors * sds**2) @ vectors.T, FREEDOM, seed=seed)
-    z = np.reshape(proposal.rvs(draws), (draws, -1))
+def evidence(density: PosteriorDensity, mode: Mode, seed: int = 0) -> tuple[Evidence, Weighted]:
+    """The evidence, and the draws whose weights made it; sum(DRAWS) evaluations."""
+    (sds, vectors), rng = principal(mode.hessian), np.random.default_rng(seed)
+    first = _Proposal(mode.z, (vectors * sds**2) @ vectors.T, FREEDOM[0])
+    z = first.draws(DRAWS[0], rng)
+    loss = _losses(density, z)
+    second = _adapted(first, z, smoothed(-loss - first.log_density(z)).log_weights)
+    more = second.draws(DRAWS[1], rng)
+    z, loss = np.concatenate([z, more]), np.concatenate([loss, _losses(density, more)])
+    shares = np.log(np.array(DRAWS) / sum(DRAWS))[:, None]
+    proposed = logsumexp(shares + np.stack([q.log_density(z) for q in (first, second)]), axis=0)
+    log_weights, k = smoothed(-loss - proposed)
+    weights = _shares(log_weights)
+    error = float(np.std(len(z) * weights) / np.sqrt(len(z)))
+    sampled = float(logsumexp(log_weights) - np.log(len(z)))
+    return Evidence(laplace_evidence(mode), sampled, error, k), Weighted(z, weights)
+
+
+class _Proposal(NamedTuple):
+    """A t around ``centre`` (p,) with scale matrix ``scale`` (p, p) and so many degrees of freedom."""
+
+    centre: np.ndarray
+    scale: np.ndarray
+    freedom: int
+
+    def draws(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        found = multivariate_t(self.centre, self.scale, self.freedom).rvs(count, random_state=rng)
+        return np.reshape(found, (count, -1))
+
+    def log_density(self, z: np.ndarray) -> np.ndarray:
+        return np.atleast_1d(multivariate_t(self.centre, self.scale, self.freedom).logpdf(z))
+
+
+def _adapted(first: _Proposal, z: np.ndarray, log_weights: np.ndarray) -> _Proposal:
+    """A t with the moments of weighted draws; of few effective draws, largely that of ``first``."""
+    weights = _shares(log_weights)
+    mean = weights @ z
+    found = (z - mean).T @ ((z - mean) * weights[:, None])
+    known = 1 / float(np.sum(weights**2)) / (1 / float(np.sum(weights**2)) + len(mean))
+    # The covariance of a t of nu degrees is nu / (nu - 2) times its scale.
+    own = found * (FREEDOM[1] - 2) / FREEDOM[1]
+    return _Proposal(
+        known * mean + (1 - known) * first.centre, known * own + (1 - known) * first.scale, FREEDOM[1]
+    )
+
+
+def _shares(log_weights: np.ndarray) -> np.ndarray:
+    return np.exp(log_weights - logsumexp(log_weights))
+
+
+def _losses(density: PosteriorDensity, z: np.ndarray) -> np.ndarray:
+    """-log p(y, z) of each of the points z (S, p), inf outside the bounds."""
     low, high = density.bounds.T
     inside = np.all((z >= low) & (z <= high), axis=1)
-    losses = np.array([density.value(one) if ok else np.inf for one, ok in zip(z, inside, strict=True)])
-    log_weights, k = smoothed(-losses - np.atleast_1d(proposal.logpdf(z)))
-    weights = np.exp(log_weights - log_weights.max())
-    error = float(weights.std() / weights.mean() / np.sqrt(draws))
-    return Evidence(laplace, float(logsumexp(log_weights) - np.log(draws)), error, k)
+    return np.array([density.value(one) if ok else np.inf for one, ok in zip(z, inside, strict=True)])
 
 
 def smoothed(log_weights: np.ndarray) -> Smoothed:

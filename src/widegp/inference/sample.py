@@ -10,17 +10,20 @@ from typing import Any
 import numpy as np
 
 from widegp.inference.density import PosteriorDensity
+from widegp.inference.evidence import Weighted
 from widegp.inference.fit import Fitted
 from widegp.inference.posterior_points import principal
 from widegp.inference.result import Reason
-from widegp.inference.theta import ParameterPosterior, density_of, named
+from widegp.inference.theta import Averaged, ParameterPosterior, density_of, named
 
 CHAINS, WARM_UP, DRAWS = 4, 500, 1000
+# Draws over which predictions are averaged.
+MEMBERS = 64
 
 
 def nuts(
     fitted: Fitted, seed: int = 0, chains: int = CHAINS, warm_up: int = WARM_UP, draws: int = DRAWS
-) -> ParameterPosterior | None:
+) -> Averaged | None:
     """``chains`` times ``draws`` draws from the end of a fit on; None where it has no Hessian."""
     density = density_of(fitted)
     if fitted.optimum.reason is Reason.FAILED or fitted.optimum.z.size == 0:
@@ -30,8 +33,10 @@ def nuts(
         return None
     sds, vectors = principal(mode.hessian)
     z, rhat = _drawn(density, mode.z, vectors * sds, seed, (chains, warm_up, draws))
-    weights = np.full(len(z), 1 / len(z))
-    return ParameterPosterior("sample", *named(density.space), z, weights, chains=chains, rhat=rhat)
+    names, weights, few = named(density.space), np.full(len(z), 1 / len(z)), min(len(z), MEMBERS)
+    found = ParameterPosterior("sample", *names, z, weights, chains=chains, rhat=rhat)
+    kept = z[np.linspace(0, len(z) - 1, few).astype(int)]
+    return Averaged(found, Weighted(kept, np.full(few, 1 / few)))
 
 
 def _drawn(
@@ -64,31 +69,41 @@ def _drawn(
 
 
 def _potential(density: PosteriorDensity, centre: np.ndarray, root: np.ndarray) -> Any:
-    """-log p(y, z(u)) as a function of u (p,) that JAX can differentiate; a wall outside the bounds."""
+    """-log p(y, z(u)) as a function of u (p,) that JAX can differentiate; a wall outside the bounds.
+
+    JAX calls back from threads of its own, in which float64 is not switched on, and would round what it is
+    given there. So the numbers cross as pairs of 32 bits.
+    """
     import jax
     import jax.numpy as jnp
 
     low, high = density.bounds.T
-    shapes = (jax.ShapeDtypeStruct((), np.float64), jax.ShapeDtypeStruct(centre.shape, np.float64))
+    shape = jax.ShapeDtypeStruct((len(centre) + 1, 2), np.uint32)
 
-    def answer(u: Any) -> tuple[np.ndarray, np.ndarray]:
-        z = centre + root @ np.asarray(u)
-        inside = bool(np.all((z >= low) & (z <= high)))
-        value, gradient, _, problem = density(z) if inside else (np.inf, np.zeros_like(z), 0.0, "outside")
-        if problem is not None:
-            return np.asarray(np.inf), np.zeros_like(z)
-        return np.asarray(value), root.T @ gradient
+    def bits(u: Any) -> np.ndarray:
+        z = centre + root @ np.asarray(u).view(np.float64)[:, 0]
+        if np.any((z < low) | (z > high)):
+            return np.append(np.inf, np.zeros_like(z)).view(np.uint32).reshape(-1, 2)
+        value, gradient, _, problem = density(z)
+        found = np.append(value, root.T @ gradient)
+        if problem is not None or not np.all(np.isfinite(found)):
+            found = np.append(np.inf, np.zeros_like(z))
+        return found.view(np.uint32).reshape(-1, 2)
+
+    def answer(u: Any) -> Any:
+        """(p + 1,): the value, then the gradient by u."""
+        sent = jax.lax.bitcast_convert_type(u, jnp.uint32)
+        return jax.lax.bitcast_convert_type(
+            jax.pure_callback(bits, shape, sent, vmap_method="sequential"), jnp.float64
+        )
 
     @jax.custom_vjp
     def potential(u: Any) -> Any:
-        return jax.pure_callback(answer, shapes, u, vmap_method="sequential")[0]
+        return answer(u)[0]
 
     def forward(u: Any) -> tuple[Any, Any]:
-        value, gradient = jax.pure_callback(answer, shapes, u, vmap_method="sequential")
-        return value, gradient
+        found = answer(u)
+        return found[0], found[1:]
 
-    def backward(gradient: Any, bar: Any) -> tuple[Any]:
-        return (jnp.asarray(bar) * gradient,)
-
-    potential.defvjp(forward, backward)
+    potential.defvjp(forward, lambda gradient, bar: (bar * gradient,))
     return potential
