@@ -9,7 +9,6 @@ KNOWN = {
     "test_any_text": "a date written with slashes is refused in a column of ISO dates",
     "test_page_does_what_it_says[metric]": "the page was written before the rules of the choices changed",
     "test_four_parameters_hear_of_the_whole_table_alone": "small tables polish their optimum",
-    "test_the_curve_is_the_minimum_over_the_others": "profiles under the log-normal priors",
 }
 
 

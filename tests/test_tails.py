@@ -15,7 +15,7 @@ from scipy.stats import kstest, norm
 from widegp import WideGPRegressor, load
 from widegp.data.preprocessing import TargetScaler
 from widegp.predictive import Tailed, WarpedGaussian
-from widegp.tails import Tails, fit_tails
+from widegp.tails import Tails, judged_tails
 from widegp.warps import FittedWarp
 
 LAW = Tails(np.array([0.7, 0.25, 0.05]), np.array([0.4, 1.5, 6.0]))
@@ -51,21 +51,21 @@ class TestLaw:
 class TestFit:
     def test_a_normal_needs_no_law_of_its_own(self):
         """Each of ten seeds; a further part must be likelier by two standard errors, so one in 40 errs."""
-        found = [fit_tails(np.random.default_rng(seed).normal(size=2000)) for seed in range(10)]
+        found = [judged_tails(np.random.default_rng(seed).normal(size=2000)).tails for seed in range(10)]
         assert sum(law is not None for law in found) <= 1
 
     def test_few_rows_say_nothing(self):
-        assert fit_tails(5 * np.random.default_rng(0).normal(size=199)) is None
+        assert judged_tails(5 * np.random.default_rng(0).normal(size=199)).tails is None
 
     def test_a_known_law_is_found(self):
         rng = np.random.default_rng(0)
         scores = LAW.from_normal(rng.normal(size=20_000))
-        found = fit_tails(scores)
+        found = judged_tails(scores).tails
         levels = norm.ppf([0.6, 0.75, 0.9, 0.975, 0.995])
         np.testing.assert_allclose(found.from_normal(levels), LAW.from_normal(levels), rtol=0.08)
 
     def test_a_model_of_half_the_width_is_put_right(self):
-        found = fit_tails(2 * np.random.default_rng(0).normal(size=1000))
+        found = judged_tails(2 * np.random.default_rng(0).normal(size=1000)).tails
         assert found.sd == pytest.approx(2, rel=0.1)
 
 

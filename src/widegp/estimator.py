@@ -84,6 +84,9 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         where these are accelerators), ``"dask"`` (the current ``Client``'s cluster), or an engine object.
     likelihood : ``"gaussian"``, ``"student-t"`` (gross outliers), or, for counts with mean e^f, ``"poisson"``
         or ``"negative-binomial"``; other than Gaussian by Laplace's approximation.
+    posterior : ``"map"``, predictions at the mode of the parameters; ``"laplace"``, averaged over weighted
+        points around it; ``"sample"``, over draws of NUTS (needs numpyro); ``"auto"``, ``"laplace"`` where an
+        exact fit has at most 300 rows, else ``"map"``.
 
     Attributes
     ----------
@@ -95,6 +98,9 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     input_importance_ : (I,) shares of sigma_u2, with ``ard=True``.
     approximation_ : the approximation used.    transform_ : the fitted target warp.
     metric_ : (I, q), the learned map x -> x A of the scaled inputs in front of the kernel, else None.
+    posterior_ : `ParameterPosterior`, points and weights or draws, credible intervals, evidence; None for
+        ``"map"``.
+    log_evidence_ : log p(y | X), the parameters integrated out, in nats of the standardised target.
     calibration_ : `ConformalCalibration`, with ``conformal=True``, else None.
     """
 
@@ -110,6 +116,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     transform_ = _part("warp")
     calibration_ = _part("calibration")
     metric_ = _part("metric")
+    posterior_ = _part("theta")
 
     def __init__(
         self,
@@ -144,6 +151,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         conformal: bool = False,
         engine: Any = "auto",
         likelihood: str = "gaussian",
+        posterior: str = "auto",
     ) -> None:
         self.kernel = kernel
         self.approximation = approximation
@@ -175,6 +183,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         self.conformal = conformal
         self.engine = engine
         self.likelihood = likelihood
+        self.posterior = posterior
 
     @property
     def input_importance_(self) -> np.ndarray:
@@ -182,6 +191,13 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         if self.fitted_.input_importance is None:
             raise AttributeError("input_importance_ ranks inputs by their sigma_u2; fit with ard=True.")
         return self.fitted_.input_importance
+
+    @property
+    def log_evidence_(self) -> float:
+        check_is_fitted(self, "fitted_")
+        if self.fitted_.theta is None or self.fitted_.theta.evidence is None:
+            raise AttributeError("log_evidence_ needs the posterior; fit with posterior='laplace'.")
+        return self.fitted_.theta.evidence.log_evidence
 
     @classmethod
     def plain(cls, *given: Any, **changes: Any) -> Self:
@@ -191,6 +207,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         """
         settings: dict[str, Any] = {
             "metric": "iso", "noise": "constant", "scale_inputs": "standard", "target_transform": None,
+            "posterior": "map",
         }  # fmt: skip
         return cls(*given, **(settings | changes))
 

@@ -15,17 +15,37 @@ from widegp.data.input_maps import ChainedMaps, InputMap, LinearMap
 from widegp.data.preprocessing import TargetScaler
 from widegp.engines.base import Engine
 from widegp.inference.result import FitResult
+from widegp.inference.theta import ParameterPosterior
 from widegp.kernels.base import Kernel
 from widegp.likelihoods import Likelihood, log_exposure
 from widegp.noise_model import NoiseModel
 from widegp.prediction import Moments, Predictor, make_predictor
-from widegp.predictive import Predictive, Tailed, WarpedGaussian, generator
+from widegp.predictive import Mixture, Predictive, Tailed, WarpedGaussian, generator
+from widegp.registry import saveable
 from widegp.response_predictive import ResponsePredictive
 from widegp.tails import Tails
 from widegp.warps import FittedWarp
 
 # The level that `predict_interval` and reports take where none is asked for.
 USUAL_LEVEL = 0.95
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One of several models whose predictions are averaged: what differs from one to the other.
+
+    weight : its share.    The rest are fields of `FittedGP`, whose kernel is the posterior's.
+    """
+
+    weight: float
+    inputs: InputMap
+    params: dict[str, Any]
+    warp: FittedWarp
+    posterior: Any
+    rows: TrainingRows | None
+    noise_model: NoiseModel | None = None
+    tails: Tails | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +66,9 @@ class FittedGP:
     tails : the law of (z - mean) / sd, where it is not the normal one, else None.
     backend : what computes the predictions.
     likelihood, level : of y given level + f(x~) + log exposure, where it is not Gaussian, else None.
+    theta : the posterior of the parameters, where it was made, else None.
+    members : models over which predictions are averaged, at points of that posterior or of several metrics;
+        none where there is but one.
 
     X is (q, I) everywhere, numbers in the units of the table; the estimator checks what users pass.
     """
@@ -69,6 +92,28 @@ class FittedGP:
     likelihood: Likelihood | None = None
     level: float | None = None
     tails: Tails | None = None
+    theta: ParameterPosterior | None = None
+    members: tuple[Member, ...] = ()
+
+    @cached_property
+    def models(self) -> tuple[FittedGP, ...]:
+        """The models over which predictions are averaged, each at fixed parameters; this one where it is one.
+
+        They share engine and settings with this one, and are not part of a pickle or a file.
+        """
+        if not self.members:
+            return (self,)
+        engine, made = self.predictor.engine, []
+        for member in self.members:
+            own = {f.name: getattr(member, f.name) for f in fields(member) if f.name != "weight"}
+            alone = {"kernel": member.posterior.kernel, "members": (), "calibration": None}
+            made.append(replace(self, **own, **alone).predicting_on(engine))
+        return tuple(made)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Shares of the `models`, which sum to 1."""
+        return np.array([member.weight for member in self.members] or [1.0])
 
     @cached_property
     def predictor(self) -> Predictor:
@@ -114,6 +159,9 @@ class FittedGP:
             return ResponsePredictive(self.likelihood, mean, variance, self.target, self.calibration)
         if exposure is not None:
             raise ValueError("exposure is of counts; fit with likelihood='poisson' or 'negative-binomial'.")
+        if self.members:
+            parts = [model.predictive(X) for model in self.models]
+            return Mixture(parts, self.weights, self.calibration)
         rows = self.inputs.transform(X)
         mean, latent = self.predictor.predict(rows)
         sd = np.sqrt(latent + self.predictor.noise * self.spread(rows))
@@ -134,6 +182,8 @@ class FittedGP:
 
     def mean(self, X: np.ndarray) -> np.ndarray:
         """The mean of y at the rows of X, (q,); without a warp no variance is needed for it."""
+        if self.members:
+            return np.asarray(self.weights @ np.stack([model.mean(X) for model in self.models]))
         if self.likelihood is not None or self.warp.name != "none":
             return self.predictive(X).mean
         mean = self.predictor.mean(self.inputs.transform(X))
@@ -142,7 +192,12 @@ class FittedGP:
 
     def sample(self, X: np.ndarray, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Joint draws of y at the rows of X, noise included: (q, n_samples)."""
-        rows, rng = self.inputs.transform(X), generator(random_state)
+        rng = generator(random_state)
+        if self.members:
+            counts = rng.multinomial(n_samples, self.weights)
+            drawn = [m.sample(X, int(k), rng) for m, k in zip(self.models, counts, strict=True) if k]
+            return np.concatenate([np.empty((len(X), 0)), *drawn], axis=1)[:, rng.permutation(n_samples)]
+        rows = self.inputs.transform(X)
         if self.likelihood is not None:
             mean, covariance = self.predictor.joint(rows)
             f = rng.multivariate_normal(mean + (self.level or 0.0), covariance, n_samples, method="eigh").T
@@ -186,7 +241,9 @@ class FittedGP:
                 f"The model is fitted by {self.approximation!r} and predicts without neighbours;"
                 " leave out --predict-neighbors."
             )
-        return replace(self, rows=replace(self.rows, count=count, _cells=None))
+        changed: dict[str, Any] = {"count": count, "_cells": None}
+        members = tuple(replace(m, rows=m.rows and replace(m.rows, **changed)) for m in self.members)
+        return replace(self, rows=replace(self.rows, **changed), members=members)
 
     def predicting_on(self, engine: Engine) -> Self:
         """The same, predicting where ``engine`` has its devices; neither pickles nor files know of it."""

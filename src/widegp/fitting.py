@@ -26,13 +26,16 @@ from widegp.data.arrays import take
 from widegp.data.input_maps import ChainedMaps
 from widegp.data.preprocessing import TargetScaler
 from widegp.engines.base import backend_for, make_engine
-from widegp.fitted import FittedGP
+from widegp.fitted import FittedGP, Member
 from widegp.inference.choose import calibrate, choose_dials
 from widegp.inference.curvature import described
 from widegp.inference.fit import OptimizerSettings, Run
 from widegp.inference.journal import Journal, fingerprint
 from widegp.inference.objective import Problem, start_values
+from widegp.inference.parameters import Values
 from widegp.inference.priors import resolve_priors
+from widegp.inference.sample import nuts
+from widegp.inference.theta import METHODS, averages, density_of, laplace
 from widegp.kernels.base import Kernel
 from widegp.kernels.registry import named
 from widegp.latent_fit import fit_response
@@ -84,7 +87,8 @@ def _fit_gaussian(asked: Any, table: TrainingTable, seed: int, shown: Progress, 
     run = Run(_settings(asked, spent, seed), journal=journal)
     with backend.scope():
         whole = TableFit(builder, problem, by_input, start, scale, run, shown.update)
-        model = _model(asked, whole.estimate(_choices(asked)), table)
+        estimate = whole.estimate(_choices(asked))
+        model = _averaged(asked, estimate, _model(asked, estimate, table), table)
     return model if table.held is None else model.calibrated_on(*table.held)
 
 
@@ -159,6 +163,10 @@ def _check_settings(asked: Any) -> None:
         approximation(asked.approximation)
     if asked.optimizer not in ("lbfgs", "adam"):
         raise ValueError(f"Unknown optimizer {asked.optimizer!r}; choose 'lbfgs' or 'adam'.")
+    if asked.posterior not in METHODS:
+        raise ValueError(f"Unknown posterior {asked.posterior!r}; choose from {', '.join(METHODS)}.")
+    if asked.likelihood != "gaussian" and asked.posterior in ("laplace", "sample"):
+        raise ValueError(f"posterior={asked.posterior!r} needs likelihood='gaussian'; use posterior='map'.")
     for name, least in (("rank", 1), ("neighbors", 0), ("predict_neighbors", 0), ("max_iter", 0)):
         value = getattr(asked, name)
         if not isinstance(value, int | np.integer) or value < least:
@@ -167,28 +175,64 @@ def _check_settings(asked: Any) -> None:
 
 def _model(asked: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
     """The model at the estimates, of the ``table`` that it was fitted to."""
-    fitted, builder = estimate.fitted, estimate.builder
-    values, objective = fitted.values, fitted.objective
-    problem, order = objective.problem, fitted.layout.order
+    builder = estimate.builder
+    at = _member(asked, estimate, table, estimate.fitted.values)
+    kernel = at.posterior.kernel
+    by_input = any(np.ndim(at.params[name]) for name in kernel.per_input)
+    weights = kernel.input_weights(builder.X.shape[1]) if by_input else None
+    names = getattr(asked, "feature_names_in_", None)
+    return FittedGP(
+        inputs=at.inputs, target=TargetScaler.fit(table.y, table.weight), warp=at.warp,
+        kernel=kernel, params=at.params,
+        approximation=builder.dials.name, posterior=at.posterior, rows=at.rows,
+        result=described(estimate.fitted, builder), seed=builder.seed,
+        n_features=asked.n_features_in_, feature_names=None if names is None else tuple(map(str, names)),
+        input_importance=None if weights is None else weights / weights.sum(),
+        noise_model=at.noise_model, tails=at.tails, backend=builder.backend.name,
+    ).noted(*estimate.notes)  # fmt: skip
+
+
+def _member(
+    asked: Any, estimate: Estimate, table: TrainingTable, values: Values, weight: float = 1.0
+) -> Member:
+    """The posterior of the function at some values of the parameters, which have this ``weight``."""
+    fitted, target = estimate.fitted, TargetScaler.fit(table.y, table.weight)
+    objective, problem = fitted.objective, fitted.objective.problem
     kernel, observed = problem.kernel_at(values), problem.observed(values)
     params = {k: float(v) if np.ndim(v) == 0 else v for k, v in values.items() if k != "psi"}
     params.setdefault("sigma_eps2", observed.noise)
-    rows = _training_rows(asked, builder, order, kernel, observed)
-    posterior = objective.likelihood.posterior(kernel, observed)
-    by_input = any(np.ndim(params[name]) for name in kernel.per_input)
-    weights = kernel.input_weights(builder.X.shape[1]) if by_input else None
-    names, target = getattr(asked, "feature_names_in_", None), TargetScaler.fit(table.y, table.weight)
     psi, scale = values.get("psi", np.zeros(0)), {"offset": target.mean, "scale": target.sd}
-    return FittedGP(
-        inputs=ChainedMaps((table.scaler, *estimate.maps)) if estimate.maps else table.scaler,
-        target=target, warp=FittedWarp.fit(problem.y, problem.warp.name, psi, **scale),
-        kernel=kernel, params=params,
-        approximation=builder.dials.name, posterior=posterior, rows=rows,
-        result=described(fitted, builder), seed=builder.seed,
-        n_features=asked.n_features_in_, feature_names=None if names is None else tuple(map(str, names)),
-        input_importance=None if weights is None else weights / weights.sum(),
-        noise_model=estimate.noise, tails=estimate.tails, backend=builder.backend.name,
-    ).noted(*estimate.notes)  # fmt: skip
+    return Member(
+        weight, ChainedMaps((table.scaler, *estimate.maps)) if estimate.maps else table.scaler,
+        params, FittedWarp.fit(problem.y, problem.warp.name, psi, **scale),
+        objective.likelihood.posterior(kernel, observed),
+        _training_rows(asked, estimate.builder, fitted.layout.order, kernel, observed),
+        estimate.noise, estimate.tails,
+    )  # fmt: skip
+
+
+def _averaged(asked: Any, estimate: Estimate, model: FittedGP, table: TrainingTable) -> FittedGP:
+    """The model, averaged with others that were fitted, or over the posterior of its parameters."""
+    fitted = estimate.fitted
+    if estimate.beside and asked.posterior == "auto":
+        all_of_them = (estimate, *estimate.beside)
+        share = 1 / len(all_of_them)
+        beside = (_member(asked, one, table, one.fitted.values, share) for one in all_of_them)
+        return replace(model, members=tuple(beside))
+    method = averages(asked.posterior, fitted, model.approximation == "exact")
+    if method == "map":
+        return model
+    # Who did not ask for the posterior does not wait for the check of its evidence.
+    checked = asked.posterior != "auto"
+    found = nuts(fitted, model.seed) if method == "sample" else laplace(fitted, checked)
+    if found is None:
+        return model.noted("The posterior of the parameters has no curvature here; the mode alone is used.")
+    space = density_of(fitted).space
+    members = tuple(
+        _member(asked, estimate, table, space.unpack(z), float(weight))
+        for z, weight in zip(*found.points, strict=True)
+    )
+    return replace(model, theta=found.posterior, members=members)
 
 
 def _training_rows(
@@ -211,6 +255,16 @@ def conditioned(asked: Any, model: FittedGP, X: np.ndarray, y: np.ndarray) -> Fi
     """
     if model.likelihood is not None:
         return model
+    made = [_given(asked, one, X, y) for one in model.models] if model.members else []
+    members = tuple(
+        replace(member, posterior=one.posterior, rows=one.rows)
+        for member, one in zip(model.members, made, strict=True)
+    )
+    return replace(_given(asked, model, X, y), members=members)
+
+
+def _given(asked: Any, model: FittedGP, X: np.ndarray, y: np.ndarray) -> FittedGP:
+    """The same at the model's own parameters alone."""
     rows, noise = model.inputs.transform(X), float(model.params["sigma_eps2"])
     spread = None if model.noise_model is None else model.noise_model.spread(rows)
     observed = Observed(model.standardised(y), noise, spread)

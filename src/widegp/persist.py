@@ -32,6 +32,7 @@ from widegp.compute.backend import choose_backend
 from widegp.data.preprocessing import InputScaler, TargetScaler
 from widegp.files import FileError, write_whole
 from widegp.fitted import FittedGP
+from widegp.inference.objective import with_values
 from widegp.inference.priors import Beta, InverseGamma, LogNormal, Relative
 from widegp.inference.result import Direction, FitResult, Reason
 from widegp.kernels import exact_sigmoid, exact_tanh
@@ -53,7 +54,7 @@ ACTIVATIONS = {"exact_tanh": exact_tanh.fn, "exact_sigmoid": exact_sigmoid.fn}
 PARTS = (
     "seed", "inputs", "target", "warp", "kernel", "params", "approximation", "result", "n_features",
     "feature_names", "input_importance", "calibration", "posterior", "rows", "noise_model", "likelihood",
-    "level", "tails",
+    "level", "tails", "theta", "members",
 )  # fmt: skip
 REPEATED = ("converged", "n_iter", "log_posterior")
 
@@ -130,6 +131,8 @@ def _model(
         found = {name: state[name] for name in PARTS if name in state}
         for part in ("posterior", "rows"):
             found[part] = found[part] and found[part](found["kernel"])
+        if "members" in found:
+            found["members"] = tuple(_with_kernel(member, found["kernel"]) for member in found["members"])
         if "feature_names" in found:
             found["feature_names"] = tuple(found["feature_names"])
             model.feature_names_in_ = np.array(found["feature_names"], dtype=object)
@@ -142,6 +145,13 @@ def _model(
         # Made now, so that a file whose posterior is none is refused when it is read.
         _ = model.fitted_.predictor, model.fitted_.anchors
     return model
+
+
+def _with_kernel(member: Any, kernel: Kernel) -> Any:
+    """The member with what its file lacks: the kernel at its own parameters."""
+    own = with_values(kernel, member.params)
+    parts = {name: getattr(member, name) for name in ("posterior", "rows")}
+    return dataclasses.replace(member, **{name: part and part(own) for name, part in parts.items()})
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ about the same mean have any such shape. They are learned from rows that were le
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +24,8 @@ MOST_PARTS, FOLDS, ROUNDS = 3, 5, 200
 # Standard errors by which a further part must be likelier on rows that it was not fitted to.
 CERTAIN = 2.0
 NARROWEST, WIDEST = 0.02, 50.0
+# Change of the logarithm of a factor below which a round has changed nothing.
+SETTLED = 1e-4
 # Halvings of an interval after which the ends are neighbouring doubles, for most intervals.
 HALVINGS = 60
 
@@ -75,21 +77,25 @@ class Tails:
         return np.asarray(logsumexp(log_ndtr(-t[..., None] / self.factors), b=self.weights, axis=-1))
 
 
-def fit_tails(scores: np.ndarray) -> Tails | None:
-    """The law of left-out scores t (n,); None where a standard normal does as well.
+class JudgedTails(NamedTuple):
+    """The law of scores, None for the standard normal; log p of each (n,), under that of the other folds."""
+
+    tails: Tails | None
+    log_density: np.ndarray
+
+
+def judged_tails(scores: np.ndarray, most_parts: int = MOST_PARTS) -> JudgedTails:
+    """The law of left-out scores t (n,), and how likely each of them is under what the others say.
 
     Each further part must make rows likelier that its own fit has not seen, by `CERTAIN` standard errors.
     """
-    scores = scores[np.isfinite(scores)]
-    if len(scores) < LEAST_ROWS:
-        return None
-    chosen, before = 0, _log_normal(scores)
-    for n_parts in range(1, MOST_PARTS + 1):
+    chosen, before = 0, -0.5 * (scores**2 + np.log(2 * np.pi))
+    for n_parts in range(1, most_parts + 1 if len(scores) >= LEAST_ROWS else 1):
         after = _cross_fitted(scores, n_parts)
         gain = after - before
         if gain.mean() > CERTAIN * gain.std() / np.sqrt(len(gain)):
             chosen, before = n_parts, after
-    return _likeliest(scores, chosen) if chosen else None
+    return JudgedTails(_likeliest(scores, chosen) if chosen else None, before)
 
 
 def _cross_fitted(scores: np.ndarray, n_parts: int) -> np.ndarray:
@@ -107,14 +113,13 @@ def _likeliest(scores: np.ndarray, n_parts: int) -> Tails:
     factors = size * np.geomspace(0.4, 2.5, n_parts) if n_parts > 1 else np.array([size])
     weights = np.full(n_parts, 1 / n_parts)
     for _ in range(ROUNDS if n_parts > 1 else 0):
+        before = factors
         parts = -0.5 * (scores[:, None] / factors) ** 2 + np.log(weights / factors)
         share = np.exp(parts - logsumexp(parts, axis=1, keepdims=True))
         weights = np.maximum(share.mean(0), 1e-6)
         weights /= weights.sum()
         factors = np.sqrt(np.maximum(share.T @ scores**2 / share.sum(0), 1e-300))
         factors = np.clip(factors, NARROWEST, WIDEST)
+        if np.max(np.abs(np.log(factors / before))) < SETTLED:
+            break
     return Tails(weights, factors)
-
-
-def _log_normal(t: Any) -> np.ndarray:
-    return -0.5 * (t**2 + np.log(2 * np.pi))

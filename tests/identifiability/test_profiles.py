@@ -22,8 +22,8 @@ def loss(X, y, theta):
     """-log p(y) - log p(theta) of a ReLU network, theta = (sigma_a2, sigma_u2, sigma_b2, sigma_v2, noise)."""
     a, u, b, v, noise = theta
     S = ReLU(sigma_a2=a, sigma_u2=u, sigma_b2=b, sigma_v2=v)(X) + noise * np.eye(len(y))
-    priors = [(1.0, 1.0), (1.0, 1 / X.shape[1]), (1.0, 0.5), (1.0, 1.0), (1.0, 1e-3)]
-    prior = sum(stats.invgamma(s, scale=c).logpdf(t) for (s, c), t in zip(priors, theta, strict=True))
+    priors = [(1.0, 2.0), (1 / X.shape[1], 2.0), (0.25, 2.0), (1.0, 2.0), (0.1, 1.5)]
+    prior = sum(stats.norm(np.log(m), s).logpdf(np.log(t)) for (m, s), t in zip(priors, theta, strict=True))
     return -stats.multivariate_normal(np.zeros(len(y)), S).logpdf(y) - prior
 
 

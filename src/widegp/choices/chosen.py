@@ -66,7 +66,8 @@ def choose_on(bench: Bench, start: Values, asked: Asked) -> Chosen:
         scaler = QuantileScaler.fit(X)
         bench = replace(bench, tables={**bench.tables, "quantile": scaler.transform(X)})
     pairs = splits(len(X), bench.seed)
-    search = Search(tuple(replace(bench, fitted=fitted, held=held) for fitted, held in pairs))
+    benches = tuple(replace(bench, fitted=fitted, held=held) for fitted, held in pairs)
+    search = Search(benches, asked.noise == "auto")
     first = search.benches[0]
 
     def likeliest(trial: Trial) -> WarpTarget | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -17,12 +18,11 @@ import numpy as np
 from widegp.choices.moves import LearnMetric, Move, Scale, VaryNoise, WarpTarget, WeighInputs
 from widegp.choices.trials import Bench, Form, Trial
 from widegp.inference.parameters import Values
+from widegp.tails import judged_tails
 
 # Standard errors by which a change must be better, and the most it may add to the root mean square error: a
 # hundredth, or a tenth of what it gains in log score; 0.01 of the error is worth 0.01 in log score.
 CERTAIN, LARGEST_LOSS, LOSS_PER_GAIN = 2.0, 0.01, 0.1
-# Upper quartile of the normal distribution, and how far from 1/2 the coverage of half intervals may be.
-QUARTILE, NEAR_HALF = 0.6744897501960817, 0.06
 POWERS = (0.25, 0.5)
 # Rounds of a learned metric after the first.
 ROUNDS = 3
@@ -64,29 +64,33 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A sequence of moves and what it made on every bench; ``history`` is what each made on the first."""
+    """A sequence of moves and what it made on every bench; ``history`` is what each made on the first.
+
+    tailed : whether predictions will have the tails that the scores of left-out rows show. Then the loss is
+    judged with them. Where targets repeat, as rounded ones do, a warp gains density by crowding around the
+    repeated values, and its intervals are too wide; tails gain as much without one.
+    """
 
     moves: tuple[Move, ...]
     trials: tuple[Trial, ...]
     history: tuple[Trial, ...] = ()
+    tailed: bool = False
 
-    @property
+    @cached_property
     def loss(self) -> np.ndarray:
-        return np.concatenate([trial.loss for trial in self.trials])
+        """Minus the log density of every held-out target."""
+        loss = np.concatenate([trial.loss for trial in self.trials])
+        if not self.tailed:
+            return loss
+        scores = np.concatenate([trial.scores for trial in self.trials])
+        normal = -0.5 * (scores**2 + np.log(2 * np.pi))
+        known = np.isfinite(scores)
+        loss[known] += normal[known] - judged_tails(scores[known]).log_density
+        return loss
 
     @property
     def squares(self) -> np.ndarray:
         return np.concatenate([trial.squares for trial in self.trials])
-
-    @property
-    def half(self) -> float:
-        """Share of the held-out targets inside their central interval of level 1/2."""
-        scores = np.concatenate([trial.scores for trial in self.trials])
-        return float(np.mean(np.abs(scores) < QUARTILE))
-
-    def calibrated_as(self, other: Candidate) -> bool:
-        """Whether that share is near 1/2, or as near as that of ``other``."""
-        return abs(self.half - 0.5) <= max(NEAR_HALF, abs(other.half - 0.5))
 
     def against(self, other: Candidate, words: str) -> Verdict:
         """This one beside a simpler one, on the same held-out rows."""
@@ -104,6 +108,7 @@ class Search:
     """Moves tried one after the other on the same benches; ``verdicts`` says how each change did."""
 
     benches: tuple[Bench, ...]
+    tailed: bool = False
     verdicts: list[Verdict] = field(default_factory=list)
 
     def begin(self, inputs: str, start: Values) -> Candidate:
@@ -111,7 +116,7 @@ class Search:
         first, form = self.benches[0], Form(inputs)
         trial = first.explored(form, start).with_curvature()
         others = (bench.warm(form, trial) for bench in self.benches[1:])
-        return Candidate((), (trial, *others), (trial,))
+        return Candidate((), (trial, *others), (trial,), self.tailed)
 
     def moved(self, base: Candidate, *moves: Move) -> Candidate | None:
         """``base`` with further moves, each fitted on the first bench and from there on the others."""
@@ -122,7 +127,7 @@ class Search:
                 if after is None:
                     return None
                 made.append(after)
-            base = Candidate((*base.moves, move), tuple(made), (*base.history, made[0]))
+            base = Candidate((*base.moves, move), tuple(made), (*base.history, made[0]), self.tailed)
         return base
 
     def better(self, base: Candidate, changed: Iterable[Candidate | None], told: bool = True) -> Candidate:
@@ -152,13 +157,7 @@ def choose(
         found = warp(base.trials[0])
         if found is not None:
             warped = search.moved(base, found)
-            # Where targets repeat, as rounded ones do, a warp gains density by crowding around the repeated
-            # values: its intervals are then wrong, and the density says nothing of that.
-            crowds = warped is not None and not warped.calibrated_as(base)
-            if asked.warp == "auto":
-                base = base if crowds else search.better(base, [warped])
-            else:
-                base = warped or base
+            base = search.better(base, [warped]) if asked.warp == "auto" else warped or base
     if asked.noise == "auto":
         return search.better(base, (search.moved(base, VaryNoise(s)) for s in STRENGTHS))
     return (search.moved(base, VaryNoise(1.0)) if asked.noise == "varying" else base) or base

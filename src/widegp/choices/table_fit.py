@@ -11,7 +11,7 @@ from widegp.approximations.build import Builder
 from widegp.choices.chosen import LEAST_ROWS, Chosen, choose_on
 from widegp.choices.search import Asked
 from widegp.choices.trials import Bench
-from widegp.choices.whole import Whole, fit_whole
+from widegp.choices.whole import Judged, Whole, fit_whole
 from widegp.data.arrays import is_mapped
 from widegp.inference.choose import choose_warp
 from widegp.inference.fit import Fitted, Run, fit_map
@@ -25,8 +25,8 @@ from widegp.warps import make_warp
 
 
 class Estimate(NamedTuple):
-    """A fit, the builder of its rows, what maps scaled inputs to these, the noise, its tails, and what was
-    chosen.
+    """A fit, the builder of its rows, what maps scaled inputs to these, the noise, its tails, what was
+    chosen, and other fits to average predictions with.
     """
 
     fitted: Fitted
@@ -35,6 +35,7 @@ class Estimate(NamedTuple):
     noise: NoiseModel | None = None
     tails: Tails | None = None
     notes: tuple[str, ...] = ()
+    beside: tuple[Estimate, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,16 +90,14 @@ class TableFit:
 
         X = self.builder.X if chosen.scaler is None else chosen.scaler.transform(self.builder.X)
         whole = Whole(X, problem, lambda X: replace(self.builder, X=X), fit, self.builder.seed, varying)
-        stage, refined = fit_whole(whole, chosen)
-        tails = whole.tails(stage) if varying else None
-        words = [chosen.words]
-        if refined:
-            words.append(f"Then on the whole table: {'; '.join(map(str, refined))}.")
-        if tails is not None:
-            words.append(tails.words)
-        return Estimate(
-            stage.fitted, stage.builder, chosen.maps(stage.form), stage.form.noise, tails, tuple(words)
-        )
+        best, *others = fit_whole(whole, chosen)
+
+        def estimate(made: Judged) -> Estimate:
+            stage, form = made.stage, made.stage.form
+            return Estimate(stage.fitted, stage.builder, chosen.maps(form), form.noise, made.tails)
+
+        notes, beside = (chosen.words, *best.notes), tuple(map(estimate, others))
+        return estimate(best)._replace(notes=notes, beside=beside)
 
     def _warped(self, name: str) -> Problem:
         return replace(self.problem, warp=make_warp(name, **self.scale))

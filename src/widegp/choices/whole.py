@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from widegp.inference.fit import Fitted
 from widegp.inference.objective import Problem
 from widegp.inference.parameters import Values
 from widegp.noise_model import LeftOut, NoiseModel, fit_noise, likeliest_factor
-from widegp.tails import Tails, fit_tails
+from widegp.tails import MOST_PARTS, Tails, judged_tails
 
 # Rows whose gradients make the metric, and rows left out to learn the noise from and to judge by.
 GRADIENT_ROWS, LEFT_OUT_ROWS = 4000, 2000
@@ -78,11 +78,6 @@ class Stage:
         own = observed.of(chosen)
         return left_out_with_anchors(posterior, self.X[chosen], own.y, own.variances())
 
-    def log_score(self, chosen: np.ndarray) -> np.ndarray:
-        """Log density of the targets ``chosen``, predicted from others, Jacobian of the warp included."""
-        jacobian = self.fitted.objective.problem.warped(self.fitted.values).log_jacobian
-        return self.left_out(chosen).log_density() + jacobian[chosen]
-
 
 @dataclass(frozen=True)
 class Whole:
@@ -117,11 +112,6 @@ class Whole:
         noise = self._noise(stage, stage.form, order[:LEFT_OUT_ROWS], order[-LEFT_OUT_ROWS:])
         return stage.form if noise is stage.form.noise else replace(stage.form, noise=noise)
 
-    def tails(self, stage: Stage) -> Tails | None:
-        """The law of the scores of left-out rows, other than those that the noise was learned from."""
-        order = np.random.default_rng(self.seed).permutation(len(self.X))
-        return fit_tails(stage.left_out(order[-LEFT_OUT_ROWS:]).scores())
-
     def _noise(self, stage: Stage, form: Form, some: np.ndarray, others: np.ndarray) -> NoiseModel | None:
         """The noise that ``some`` left-out rows tell; where a part of the rows told of none, only if the
         residuals of ``others`` are likelier under it for certain.
@@ -140,51 +130,90 @@ class Whole:
         return best
 
 
-def fit_whole(whole: Whole, chosen: Chosen) -> tuple[Stage, tuple[Verdict, ...]]:
-    """What was chosen, fitted to all rows; metric, then noise, learned again from them where that predicts
-    left-out rows better.
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A fit of the whole table, and how rows that were left out of their prediction do under it.
+
+    words : how it differs from the first.
+    residual, log_density : (q,) each, of the warped targets; the latter under the ``tails`` of these rows,
+        each fifth of them under those of the others.
+    """
+
+    stage: Stage
+    words: str
+    residual: np.ndarray
+    log_density: np.ndarray
+    tails: Tails | None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, stage: Stage, words: str, rows: np.ndarray, tailed: bool) -> Self:
+        left_out = stage.left_out(rows)
+        law = judged_tails(left_out.scores(), MOST_PARTS if tailed else 0)
+        # From the density of scores to that of targets.
+        log_slope = stage.fitted.objective.problem.warped(stage.fitted.values).log_jacobian[rows]
+        log_slope = log_slope - 0.5 * np.log(left_out.latent + left_out.noise)
+        return cls(stage, words, left_out.residual, law.log_density + log_slope, law.tails)
+
+    def with_other(self, other: Judged) -> Self:
+        """Both, averaged: the mean of the densities, and of the means."""
+        both = np.logaddexp(self.log_density, other.log_density) - np.log(2)
+        residual = (self.residual + other.residual) / 2
+        return replace(self, log_density=both, residual=residual)
+
+    @property
+    def score(self) -> float:
+        """Mean log density less the logarithm of the RMSE, both of which users look at: nats either way."""
+        return float(np.mean(self.log_density) - 0.5 * np.log(np.mean(self.residual**2)))
+
+    def beside(self, other: Judged) -> Verdict:
+        """This fit against ``other``."""
+        gain = self.log_density - other.log_density
+        rmse = float(np.sqrt(np.mean(self.residual**2) / np.mean(other.residual**2))) - 1
+        kept = self.score > other.score and rmse <= LARGEST_LOSS
+        error = float(gain.std() / np.sqrt(len(gain)))
+        return Verdict(self.words, -float(gain.mean()), error, rmse, kept)
+
+
+def fit_whole(whole: Whole, chosen: Chosen) -> list[Judged]:
+    """What was chosen, fitted to all rows; metric, then noise, learned again from them.
+
+    First the fit that predicts left-out rows best, with notes on all that was tried; then, where the average
+    with it is better still, another.
     """
     trial, n_rows = chosen.trial, len(whole.X)
     parts = n_rows >= WORTHWHILE * len(trial.X)
     stage = whole.fitted(trial.form, trial.values, None if parts else trial.curvature, parts)
-    if not parts:
-        return stage, ()
-    refined = Refined(whole, stage)
-    # Variances by input, which few rows tell badly, are refined by the gradients of all.
-    powers = POWERS[::-1] if chosen.by_input else () if chosen.power is None else (chosen.power,)
-    for power in powers:
-        words = f"metric of gradients^{2 * power:g} at all rows"
-        if refined.tried(whole.with_metric(refined.stage, power), words):
-            break
-    refined.tried(whole.with_noise(refined.stage), "noise of all rows")
-    return refined.stage, tuple(refined.verdicts)
+    rows = np.random.default_rng(whole.seed + 1).permutation(n_rows)[:LEFT_OUT_ROWS]
+    best = Judged.of(stage, "the first fit", rows, whole.varying)
+    made, verdicts = [best], []
+
+    def tried(form: Form, words: str) -> None:
+        nonlocal best
+        fitted = best.stage.fitted
+        other = whole.fitted(form, fitted.values, fitted.optimum.curvature, False)
+        made.append(Judged.of(other, words, rows, whole.varying))
+        verdicts.append(made[-1].beside(best))
+        best = made[-1] if verdicts[-1].kept else best
+
+    if parts:
+        for power in POWERS if chosen.power is not None or chosen.by_input else ():
+            tried(whole.with_metric(made[0].stage, power), f"metric of gradients^{2 * power:g} at all rows")
+        form = whole.with_noise(best.stage)
+        if form is not best.stage.form:
+            tried(form, "noise of all rows")
+    return _averaged(best, made, verdicts)
 
 
-class Refined:
-    """The best fit so far of the whole table, by rows that are left out, and a verdict on each tried."""
-
-    def __init__(self, whole: Whole, stage: Stage) -> None:
-        self.whole, self.stage = whole, stage
-        self.verdicts: list[Verdict] = []
-        self.judged = np.random.default_rng(whole.seed + 1).permutation(len(whole.X))[:LEFT_OUT_ROWS]
-        self.scores = self._scores(stage)
-
-    def tried(self, form: Form, words: str) -> bool:
-        """Whether the table is likelier under another form, at no loss of squares, which is then kept."""
-        if form is self.stage.form:
-            return False
-        fitted = self.stage.fitted
-        other = self.whole.fitted(form, fitted.values, fitted.optimum.curvature, False)
-        scores = self._scores(other)
-        gain = scores[0] - self.scores[0]
-        rmse = float(np.sqrt(np.mean(scores[1]) / np.mean(self.scores[1]))) - 1
-        kept = gain.mean() > 0 and rmse <= LARGEST_LOSS
-        error = float(gain.std() / np.sqrt(len(gain)))
-        self.verdicts.append(Verdict(words, -float(gain.mean()), error, rmse, kept))
-        if kept:
-            self.stage, self.scores = other, scores
-        return kept
-
-    def _scores(self, stage: Stage) -> tuple[np.ndarray, np.ndarray]:
-        """Log density and squared error of each row that is judged by."""
-        return stage.log_score(self.judged), stage.left_out(self.judged).residual ** 2
+def _averaged(best: Judged, made: list[Judged], verdicts: list[Verdict]) -> list[Judged]:
+    """The best fit, and the one that it is best averaged with, if that gains for certain."""
+    notes = [f"Then on the whole table: {'; '.join(map(str, verdicts))}."] if verdicts else []
+    pairs = [(best.with_other(other), other) for other in made if other is not best]
+    pair, other = max(pairs, key=lambda found: found[0].score, default=(best, best))
+    verdict = replace(pair.beside(best), words=f"averaged with {other.words}")
+    certain = verdict.kept and verdict.difference < -CERTAIN * verdict.error
+    if certain:
+        notes.append(f"Predictions are {verdict}.")
+    if best.tails is not None:
+        notes.append(best.tails.words)
+    return [replace(best, notes=tuple(notes)), *([other] if certain else [])]

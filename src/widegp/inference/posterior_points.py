@@ -44,8 +44,7 @@ def posterior_points(
     bounds : (p, 2), within which points are pulled.
     """
     p = len(mode)
-    values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
-    sds = 1 / np.sqrt(np.maximum(values, WIDEST**-2))
+    sds, vectors = principal(hessian)
     reach, lowest = F0 * np.sqrt(p), objective(mode)
     low, high = (-np.inf, np.inf) if bounds is None else np.asarray(bounds).T
     found = [WeightedPoint(mode, 1 - F0**-2)]
@@ -59,6 +58,12 @@ def posterior_points(
         for step, t in zip(steps, sides, strict=True):
             found.append(WeightedPoint(at(t, step), t / sum(sides) / (p * F0**2)))
     return found
+
+
+def principal(hessian: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """s (p,) and q (p, p), in columns, of H (p, p); no s is larger than WIDEST."""
+    values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
+    return 1 / np.sqrt(np.maximum(values, WIDEST**-2)), vectors
 
 
 def _length(

@@ -25,18 +25,26 @@ Elementwise = Callable[[Any], Any]
 
 
 class Map(NamedTuple):
-    """x = forward(z), z = inverse(x), dx/dz = slope(z): smooth, increasing, elementwise."""
+    """x = forward(z), z = inverse(x), dx/dz = slope(z), d log(dx/dz) / dz = bend(z): smooth, elementwise."""
 
     forward: Elementwise
     inverse: Elementwise
     slope: Elementwise
+    bend: Elementwise
 
 
-EXP = Map(np.exp, np.log, np.exp)
-SOFTPLUS = Map(lambda z: np.logaddexp(0.0, z), lambda x: x + np.log(-np.expm1(-x)), expit)
-LOGISTIC = Map(expit, lambda x: np.log(x) - np.log1p(-x), lambda z: expit(z) * expit(-z))
-SQUARED_EXP = Map(lambda z: np.exp(2 * z), lambda x: 0.5 * np.log(x), lambda z: 2 * np.exp(2 * z))
-IDENTITY = Map(lambda z: z, lambda x: x, np.ones_like)
+EXP = Map(np.exp, np.log, np.exp, np.ones_like)
+SOFTPLUS = Map(
+    lambda z: np.logaddexp(0.0, z), lambda x: x + np.log(-np.expm1(-x)), expit, lambda z: expit(-z)
+)
+LOGISTIC = Map(
+    expit, lambda x: np.log(x) - np.log1p(-x), lambda z: expit(z) * expit(-z), lambda z: 1 - 2 * expit(z)
+)
+SQUARED_EXP = Map(
+    lambda z: np.exp(2 * z), lambda x: 0.5 * np.log(x), lambda z: 2 * np.exp(2 * z),
+    lambda z: 2 * np.ones_like(z),
+)  # fmt: skip
+IDENTITY = Map(lambda z: z, lambda x: x, np.ones_like, np.zeros_like)
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,7 @@ VARIANCE = Kind("variance", EXP, SOFTPLUS, 1e-9, 1e6, (InverseGamma, LogNormal, 
 FRACTION = Kind("fraction", LOGISTIC, LOGISTIC, 1e-8, 1 - 1e-8, (Beta,))
 NOISE = Kind("noise", SQUARED_EXP, SQUARED_EXP, 1e-7, 1e3, (InverseGamma, LogNormal))
 FREE = Kind("free", IDENTITY, IDENTITY, -np.inf, np.inf)
+KINDS = {kind.name: kind for kind in (VARIANCE, FRACTION, NOISE, FREE)}
 
 
 @dataclass(frozen=True)

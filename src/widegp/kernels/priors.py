@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from scipy.special import betaln, gammaln
+
+LOG_ROOT_2PI = float(np.log(2 * np.pi)) / 2
 
 
 class Prior(Protocol):
-    """Minus the log density up to a constant, summed over entries, and its derivative."""
+    """Minus the log density up to a constant, summed over entries, and its derivative.
+
+    ``of_logarithm`` : whether exp(-penalty) is the density of log x, instead of that of x.
+    """
+
+    of_logarithm: ClassVar[bool]
 
     def penalty(self, x: np.ndarray) -> float: ...
 
     def slope(self, x: np.ndarray) -> np.ndarray: ...
+
+    def log_normaliser(self, size: int) -> float:
+        """log int exp(-penalty), over x or over log x, for ``size`` entries."""
 
     def distribution(self) -> Any:
         """The same as a frozen distribution of `scipy.stats`: ``pdf``, ``ppf``, ``rvs``."""
@@ -26,6 +37,7 @@ class Prior(Protocol):
 class InverseGamma:
     """(shape + 1) log x + scale / x. The mode is scale / (shape + 1)."""
 
+    of_logarithm: ClassVar[bool] = False
     shape: float
     scale: float
 
@@ -38,6 +50,9 @@ class InverseGamma:
 
     def slope(self, x: np.ndarray) -> np.ndarray:
         return (self.shape + 1) / x - self.scale / x**2
+
+    def log_normaliser(self, size: int) -> float:
+        return size * float(gammaln(self.shape) - self.shape * np.log(self.scale))
 
     def scaled(self, factor: float) -> InverseGamma:
         """The prior of ``factor`` times the variance."""
@@ -61,6 +76,7 @@ class LogNormal:
     median, which the term scale / x of an Inverse-Gamma forbids.
     """
 
+    of_logarithm: ClassVar[bool] = True
     median: float
     spread: float
 
@@ -73,6 +89,9 @@ class LogNormal:
 
     def slope(self, x: np.ndarray) -> np.ndarray:
         return np.log(x / self.median) / (self.spread**2 * x)
+
+    def log_normaliser(self, size: int) -> float:
+        return size * (float(np.log(self.spread)) + LOG_ROOT_2PI)
 
     def scaled(self, factor: float) -> LogNormal:
         """The prior of ``factor`` times the variance."""
@@ -95,6 +114,7 @@ class Relative:
     have the penalty that a single variance for all inputs has, whatever their number.
     """
 
+    of_logarithm: ClassVar[bool] = True
     common: LogNormal
     spread: float
 
@@ -107,6 +127,12 @@ class Relative:
         apart = np.log(x / m) / self.spread**2
         slopes: np.ndarray = apart / x + (self.common.slope(m) - np.sum(apart) / m) / np.size(x)
         return slopes
+
+    def log_normaliser(self, size: int) -> float:
+        """As if the entries were compared with their geometric mean: another constant, the same for every
+        kernel, so that differences of evidence do not hang on it."""
+        apart = (size - 1) * (float(np.log(self.spread)) + LOG_ROOT_2PI) + float(np.log(size)) / 2
+        return self.common.log_normaliser(1) + apart
 
     def scaled(self, factor: float) -> Relative:
         """The prior of ``factor`` times the variances."""
@@ -124,6 +150,7 @@ class Relative:
 class Beta:
     """-(a - 1) log x - (b - 1) log(1 - x)."""
 
+    of_logarithm: ClassVar[bool] = False
     a: float
     b: float
 
@@ -136,6 +163,9 @@ class Beta:
 
     def slope(self, x: np.ndarray) -> np.ndarray:
         return -(self.a - 1) / x + (self.b - 1) / (1 - x)
+
+    def log_normaliser(self, size: int) -> float:
+        return size * float(betaln(self.a, self.b))
 
     def distribution(self) -> Any:
         from scipy import stats
