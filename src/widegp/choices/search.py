@@ -23,6 +23,8 @@ from widegp.tails import judged_tails
 # Standard errors by which a change must be better, and the most it may add to the root mean square error: a
 # hundredth, or a tenth of what it gains in log score; 0.01 of the error is worth 0.01 in log score.
 CERTAIN, LARGEST_LOSS, LOSS_PER_GAIN = 2.0, 0.01, 0.1
+# Upper quartile of the normal distribution, and how far from 1/2 the coverage of half intervals may be.
+QUARTILE, NEAR_HALF = 0.6744897501960817, 0.06
 POWERS = (0.25, 0.5)
 # Rounds of a learned metric after the first.
 ROUNDS = 3
@@ -67,8 +69,7 @@ class Candidate:
     """A sequence of moves and what it made on every bench; ``history`` is what each made on the first.
 
     tailed : whether predictions will have the tails that the scores of left-out rows show. Then the loss is
-    judged with them. Where targets repeat, as rounded ones do, a warp gains density by crowding around the
-    repeated values, and its intervals are too wide; tails gain as much without one.
+    judged with them.
     """
 
     moves: tuple[Move, ...]
@@ -91,6 +92,16 @@ class Candidate:
     @property
     def squares(self) -> np.ndarray:
         return np.concatenate([trial.squares for trial in self.trials])
+
+    @property
+    def half(self) -> float:
+        """Share of the held-out targets inside their central interval of level 1/2, were tails normal."""
+        scores = np.concatenate([trial.scores for trial in self.trials])
+        return float(np.mean(np.abs(scores) < QUARTILE))
+
+    def calibrated_as(self, other: Candidate) -> bool:
+        """Whether that share is near 1/2, or as near as that of ``other``."""
+        return abs(self.half - 0.5) <= max(NEAR_HALF, abs(other.half - 0.5))
 
     def against(self, other: Candidate, words: str) -> Verdict:
         """This one beside a simpler one, on the same held-out rows."""
@@ -157,7 +168,13 @@ def choose(
         found = warp(base.trials[0])
         if found is not None:
             warped = search.moved(base, found)
-            base = search.better(base, [warped]) if asked.warp == "auto" else warped or base
+            # Where targets repeat, as rounded ones do, a warp gains density by crowding around the repeated
+            # values: its intervals are then wrong, and the density says nothing of that.
+            crowds = warped is not None and not warped.calibrated_as(base)
+            if asked.warp == "auto":
+                base = base if crowds else search.better(base, [warped])
+            else:
+                base = warped or base
     if asked.noise == "auto":
         return search.better(base, (search.moved(base, VaryNoise(s)) for s in STRENGTHS))
     return (search.moved(base, VaryNoise(1.0)) if asked.noise == "varying" else base) or base

@@ -11,7 +11,7 @@ from widegp.approximations.build import Builder
 from widegp.choices.chosen import LEAST_ROWS, Chosen, choose_on
 from widegp.choices.search import Asked
 from widegp.choices.trials import Bench
-from widegp.choices.whole import Judged, Whole, fit_whole
+from widegp.choices.whole import Begin, Judged, Whole, fit_whole
 from widegp.data.arrays import is_mapped
 from widegp.inference.choose import choose_warp
 from widegp.inference.fit import Fitted, Run, fit_map
@@ -79,17 +79,14 @@ class TableFit:
     def _plain(self, warp: str) -> Estimate:
         name, psi = choose_warp(warp, self.problem, self.builder, self.start, self.scale, self.run)
         start = self.start | ({"psi": psi} if psi.size else {})
-        fitted = self._fit(self.builder, self._warped(name), start, None, False, self.run.settings.explore)
+        fitted = self._fit(self.builder, self._warped(name), Begin(start), self.run.settings.explore)
         return Estimate(fitted, self.builder)
 
     def _whole(self, chosen: Chosen, varying: bool) -> Estimate:
         problem = self._warped(chosen.trial.form.warp)
 
-        def fit(builder: Builder, problem: Problem, values: Values, H: Any, parts: bool) -> Fitted:
-            return self._fit(builder, problem, values, H, parts, False)
-
         X = self.builder.X if chosen.scaler is None else chosen.scaler.transform(self.builder.X)
-        whole = Whole(X, problem, lambda X: replace(self.builder, X=X), fit, self.builder.seed, varying)
+        whole = Whole(X, problem, lambda X: replace(self.builder, X=X), self._fit, self.builder.seed, varying)
         best, *others = fit_whole(whole, chosen)
 
         def estimate(made: Judged) -> Estimate:
@@ -102,8 +99,10 @@ class TableFit:
     def _warped(self, name: str) -> Problem:
         return replace(self.problem, warp=make_warp(name, **self.scale))
 
-    def _fit(
-        self, builder: Builder, problem: Problem, values: Values, H: Any, parts: bool, explore: bool
-    ) -> Fitted:
-        settings = replace(self.run.settings, explore=explore, parts=parts)
-        return fit_map(builder, problem, values, settings, self.report, self.run.journal, H)
+    def _fit(self, builder: Builder, problem: Problem, begin: Begin, explore: bool = False) -> Fitted:
+        most = self.run.settings.max_iter
+        limit = most if begin.limit is None else min(begin.limit, most)
+        settings = replace(self.run.settings, explore=explore, parts=begin.parts, max_iter=limit)
+        return fit_map(
+            builder, problem, begin.values, settings, self.report, self.run.journal, begin.curvature
+        )

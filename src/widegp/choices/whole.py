@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from widegp.conditioning import TrainingRows
 from widegp.inference.fit import Fitted
 from widegp.inference.objective import Problem
 from widegp.inference.parameters import Values
+from widegp.inference.result import Reason
 from widegp.noise_model import LeftOut, NoiseModel, fit_noise, likeliest_factor
 from widegp.tails import MOST_PARTS, Tails, judged_tails
 
@@ -34,7 +35,27 @@ GRADIENT_ROWS, LEFT_OUT_ROWS = 4000, 2000
 # A table so many times as large as the part that chose is worth learning from again.
 WORTHWHILE = 1.5
 
-Fit = Callable[[Builder, Problem, Values, np.ndarray | None, bool], Fitted]
+# Iterations of a fit that is only one of several; the one that is kept goes on until it has converged.
+TRIED = 12
+
+
+class Begin(NamedTuple):
+    """Where a fit begins: values and, if known, the curvature there; whether it first goes through ``parts``
+    of the table; after how many iterations it ends, where that is not left to its settings.
+    """
+
+    values: Values
+    curvature: np.ndarray | None = None
+    parts: bool = False
+    limit: int | None = None
+
+    @classmethod
+    def at(cls, stage: Stage, limit: int | None = None) -> Self:
+        """The optimum of another fit."""
+        return cls(stage.fitted.values, stage.fitted.optimum.curvature, False, limit)
+
+
+Fit = Callable[[Builder, Problem, Begin], Fitted]
 
 
 @dataclass(frozen=True)
@@ -92,38 +113,45 @@ class Whole:
     seed: int
     varying: bool = False
 
-    def fitted(self, form: Form, values: Values, curvature: np.ndarray | None, parts: bool) -> Stage:
-        """The table under a form, from the optimum of a like one; through ``parts`` of it, if of few rows."""
+    def fitted(self, form: Form, begin: Begin) -> Stage:
+        """The table under a form."""
         X = self.X if form.linear is None else self.X @ form.linear
         problem = replace(self.problem, spread=None if form.noise is None else form.noise.spread(X))
         builder = self.build(X)
-        return Stage(form, builder, self.fit(builder, problem, values, curvature, parts))
+        return Stage(form, builder, self.fit(builder, problem, begin))
 
     def with_metric(self, stage: Stage, power: float) -> Form:
         """The metric of the gradients at rows of the whole table, in place of that of a part."""
         some = np.random.default_rng(self.seed).permutation(len(self.X))[:GRADIENT_ROWS]
         return replace(stage.form, linear=learned_map(stage.moment(some), self.X[some], power))
 
-    def with_noise(self, stage: Stage) -> Form:
-        """The noise that left-out rows of the whole table tell of; the form itself where it is constant."""
-        if stage.form.noise is None and not self.varying:
-            return stage.form
+    @property
+    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows to learn the noise from, and rows to judge by."""
         order = np.random.default_rng(self.seed).permutation(len(self.X))
-        noise = self._noise(stage, stage.form, order[:LEFT_OUT_ROWS], order[-LEFT_OUT_ROWS:])
-        return stage.form if noise is stage.form.noise else replace(stage.form, noise=noise)
+        return order[:LEFT_OUT_ROWS], order[-LEFT_OUT_ROWS:]
 
-    def _noise(self, stage: Stage, form: Form, some: np.ndarray, others: np.ndarray) -> NoiseModel | None:
-        """The noise that ``some`` left-out rows tell; where a part of the rows told of none, only if the
-        residuals of ``others`` are likelier under it for certain.
+    def with_noise(self, made: Judged) -> Form:
+        """The noise that left-out rows of the whole table tell of; the form itself where it is constant."""
+        form = made.stage.form
+        if form.noise is None and not self.varying:
+            return form
+        noise = self._noise(made)
+        return form if noise is form.noise else replace(form, noise=noise)
+
+    def _noise(self, made: Judged) -> NoiseModel | None:
+        """The noise that some left-out rows tell; where a part of the rows told of none, only if the
+        residuals of those judged by are likelier under it for certain.
         """
-        X, left_out = self.X if form.linear is None else self.X @ form.linear, stage.left_out(some)
-        found = fit_noise(X[some], left_out)
+        stage, form, (some, others) = made.stage, made.stage.form, self.rows
+        left_out = stage.left_out(some)
+        found = fit_noise(stage.X[some], left_out)
         if form.noise is not None or found is None:
             return found and found.with_strength(form.noise.strength if form.noise else 1.0)
-        judged, most, best = stage.left_out(others), 0.0, None
+        judged, most, best = made.left_out, 0.0, None
         for model in map(found.with_strength, STRENGTHS):
-            factor = likeliest_factor(left_out, model.spread(X[some]))
-            gain = judged.scaled(factor * model.spread(X[others])).log_density() - judged.log_density()
+            factor = likeliest_factor(left_out, model.spread(stage.X[some]))
+            gain = judged.scaled(factor * model.spread(stage.X[others])).log_density() - judged.log_density()
             certain = float(gain.mean() - CERTAIN * gain.std() / np.sqrt(len(gain)))
             if certain > most:
                 most, best = certain, model
@@ -134,13 +162,14 @@ class Whole:
 class Judged:
     """A fit of the whole table, and how rows that were left out of their prediction do under it.
 
-    words : how it differs from the first.
+    words : how it differs from the first.    left_out : these rows.
     residual, log_density : (q,) each, of the warped targets; the latter under the ``tails`` of these rows,
         each fifth of them under those of the others.
     """
 
     stage: Stage
     words: str
+    left_out: LeftOut
     residual: np.ndarray
     log_density: np.ndarray
     tails: Tails | None
@@ -153,7 +182,7 @@ class Judged:
         # From the density of scores to that of targets.
         log_slope = stage.fitted.objective.problem.warped(stage.fitted.values).log_jacobian[rows]
         log_slope = log_slope - 0.5 * np.log(left_out.latent + left_out.noise)
-        return cls(stage, words, left_out.residual, law.log_density + log_slope, law.tails)
+        return cls(stage, words, left_out, left_out.residual, law.log_density + log_slope, law.tails)
 
     def with_other(self, other: Judged) -> Self:
         """Both, averaged: the mean of the densities, and of the means."""
@@ -181,32 +210,41 @@ def fit_whole(whole: Whole, chosen: Chosen) -> list[Judged]:
     First the fit that predicts left-out rows best, with notes on all that was tried; then, where the average
     with it is better still, another.
     """
-    trial, n_rows = chosen.trial, len(whole.X)
-    parts = n_rows >= WORTHWHILE * len(trial.X)
-    stage = whole.fitted(trial.form, trial.values, None if parts else trial.curvature, parts)
-    rows = np.random.default_rng(whole.seed + 1).permutation(n_rows)[:LEFT_OUT_ROWS]
-    best = Judged.of(stage, "the first fit", rows, whole.varying)
-    made, verdicts = [best], []
+    trial = chosen.trial
+    if len(whole.X) < WORTHWHILE * len(trial.X):
+        stage = whole.fitted(trial.form, Begin(trial.values, trial.curvature))
+        return _averaged([Judged.of(stage, "", whole.rows[1], whole.varying)], [])
+    first = whole.fitted(trial.form, Begin(trial.values, None, True, TRIED))
+    made, verdicts = [Judged.of(first, "the first fit", whole.rows[1], whole.varying)], []
 
-    def tried(form: Form, words: str) -> None:
-        nonlocal best
-        fitted = best.stage.fitted
-        other = whole.fitted(form, fitted.values, fitted.optimum.curvature, False)
-        made.append(Judged.of(other, words, rows, whole.varying))
-        verdicts.append(made[-1].beside(best))
-        best = made[-1] if verdicts[-1].kept else best
+    def tried(form: Form, beside: Judged, words: str) -> None:
+        stage = whole.fitted(form, Begin.at(beside.stage, TRIED))
+        made.append(Judged.of(stage, words, whole.rows[1], whole.varying))
+        verdicts.append(made[-1].beside(_best(made[:-1])))
 
-    if parts:
-        for power in POWERS if chosen.power is not None or chosen.by_input else ():
-            tried(whole.with_metric(made[0].stage, power), f"metric of gradients^{2 * power:g} at all rows")
-        form = whole.with_noise(best.stage)
-        if form is not best.stage.form:
-            tried(form, "noise of all rows")
-    return _averaged(best, made, verdicts)
+    for power in POWERS if chosen.power is not None or chosen.by_input else ():
+        tried(whole.with_metric(first, power), made[0], f"metric of gradients^{2 * power:g} at all rows")
+    best = _best(made)
+    form = whole.with_noise(best)
+    if form is not best.stage.form:
+        tried(form, best, "noise of all rows")
+    best, *others = _averaged(made, verdicts)
+    if best.stage.fitted.optimum.reason is Reason.MAX_ITER:
+        best = replace(best, stage=whole.fitted(best.stage.form, Begin.at(best.stage)))
+    return [best, *others]
 
 
-def _averaged(best: Judged, made: list[Judged], verdicts: list[Verdict]) -> list[Judged]:
+def _best(made: list[Judged]) -> Judged:
+    """The best fit; a later one must be better at no loss of squares."""
+    best = made[0]
+    for other in made[1:]:
+        best = other if other.beside(best).kept else best
+    return best
+
+
+def _averaged(made: list[Judged], verdicts: list[Verdict]) -> list[Judged]:
     """The best fit, and the one that it is best averaged with, if that gains for certain."""
+    best = _best(made)
     notes = [f"Then on the whole table: {'; '.join(map(str, verdicts))}."] if verdicts else []
     pairs = [(best.with_other(other), other) for other in made if other is not best]
     pair, other = max(pairs, key=lambda found: found[0].score, default=(best, best))
