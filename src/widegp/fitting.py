@@ -223,7 +223,8 @@ def _averaged(asked: Any, estimate: Estimate, model: FittedGP) -> FittedGP:
         _member(asked, estimate, float(weight), space.unpack(z), model.target)
         for z, weight in zip(*found.points, strict=True)
     )
-    return replace(model, theta=found.posterior, members=members)
+    result = replace(model.result, credible_intervals=found.posterior.intervals())
+    return replace(model, theta=found.posterior, members=members, result=result)
 
 
 def _training_rows(
