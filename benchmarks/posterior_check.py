@@ -2,10 +2,10 @@
 
 ``python benchmarks/posterior_check.py`` (needs numpyro)
 
-Printed per unconstrained parameter z: mean and sd of NUTS, R-hat, sd of NUTS over that of the prior; then, for
-the importance-weighted draws of posterior="laplace" and for the weighted points alone, (mean - mean of NUTS) /
-sd of NUTS, and sd over that of NUTS. After that the largest differences of the predictions at 200 new rows,
-which average over the points, and the evidence.
+Printed per unconstrained parameter z: mean and sd of NUTS, R-hat, sd of NUTS over that of the prior; then,
+for the importance-weighted draws of posterior="laplace" and for the weighted points alone, (mean - mean of
+NUTS) / sd of NUTS, and sd over that of NUTS. After that the largest differences of the predictions at 200 new
+rows, which average over the points, and the evidence.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ def compared(name: str, kernel: str) -> pd.DataFrame:
     one, two = (models[key].predict_distribution(new) for key in ("laplace", "sample"))
     print(f"\n{name}, {len(X)} rows, kernel {kernel}; seconds with start-up {seconds}")
     print(found.round(3).to_string())
-    print(f"predictions: means differ by at most {np.max(np.abs(one.mean - two.mean) / two.sd):.3f} sd,"
-          f" sds by {np.max(np.abs(one.sd / two.sd - 1)):.1%}; {models['laplace'].posterior_.evidence}")  # fmt: skip
+    shift, ratio = np.max(np.abs(one.mean - two.mean) / two.sd), np.max(np.abs(one.sd / two.sd - 1))
+    print(f"predictions: means differ by at most {shift:.3f} sd, sds by {ratio:.1%}")
+    print(models["laplace"].posterior_.evidence)
     return found
 
 
@@ -78,8 +79,10 @@ def main() -> None:
             for which, kept in (("all", found), ("determined", found[found["sd / prior's"] < DETERMINED])):
                 shift, ratio = kept[f"{words}: shift"].abs(), (kept[f"{words}: ratio"] - 1).abs()
                 near = (shift <= AIM) & (ratio <= AIM)
-                print(f"{words}, {which}: {near.sum()} of {len(kept)} parameters within {AIM:.0%}; at most"
-                      f" {shift.max():.3f} sd in the mean, {ratio.max():.1%} in the sd.", flush=True)  # fmt: skip
+                print(
+                    f"{words}, {which}: {near.sum()} of {len(kept)} parameters within {AIM:.0%}; at most"
+                    f" {shift.max():.3f} sd in the mean, {ratio.max():.1%} in the sd.", flush=True,
+                )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -232,7 +232,8 @@ def _averaged(asked: Any, estimate: Estimate, model: FittedGP, table: TrainingTa
         _member(asked, estimate, table, space.unpack(z), float(weight))
         for z, weight in zip(*found.points, strict=True)
     )
-    return replace(model, theta=found.posterior, members=members)
+    result = replace(model.result, credible_intervals=found.posterior.intervals())
+    return replace(model, theta=found.posterior, members=members, result=result)
 
 
 def _training_rows(

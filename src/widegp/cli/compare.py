@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from widegp.compare import Score
+    from widegp.compare_kernels import KernelEvidence
+    from widegp.table_split import Split
 
 LOWER_IS_BETTER = ("rmse", "nll", "crps")
 
@@ -42,6 +44,9 @@ def compare(
     encoding: options.Encoding = None,
     backend: options.BackendOption = "auto",
     level: options.Level = 0.95,
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="Compare activation kernels by their evidence instead.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Score widegp beside other models on the same rows.
@@ -51,9 +56,13 @@ def compare(
     models get the same inputs; nothing is tuned. The time of each is that from the training rows to
     predictions with intervals of the held-out rows.
 
+    With --kernels no row is held out: which activation, or mixture of them, do the rows prefer, and how sure
+    is that? The answer is log p(y | kernel), the parameters integrated out, on at most 300 rows.
+
     \b
     Examples:
       widegp compare houses.csv --target price
+      widegp compare houses.csv --target price --kernels
       widegp compare houses.csv --target price --ard --transform auto --test-fraction 0.2 --json
     """
     settings = options.regressor_settings(
@@ -64,7 +73,7 @@ def compare(
     from widegp.table_split import split_table
 
     chosen = options.table_settings(
-        drop, target=target, test_fraction=test_fraction, seed=seed, missing=missing,
+        drop, target=target, test_fraction=0.0 if kernels else test_fraction, seed=seed, missing=missing,
         missing_target=missing_target, decimal=decimal, thousands=thousands, dates=dates, encoding=encoding,
     )  # fmt: skip
 
@@ -72,11 +81,19 @@ def compare(
         warnings.simplefilter("ignore")
         display.update("reading the table", 0, float("nan"), {})
         split = split_table(table, chosen)
-        if not len(split.y_test):
+        if kernels:
+            from widegp.compare_kernels import compare_kernels
+
+            ranked = compare_kernels(split.X, split.y, seed=seed, report=display.update)
+        elif not len(split.y_test):
             raise typer.BadParameter(
                 "no rows are held out to compare on; pass a larger share.", param_hint="'--test-fraction'"
             )
-        scores = list(scores_of(split, settings, seed, level, display.update))
+        else:
+            scores = list(scores_of(split, settings, seed, level, display.update))
+    if kernels:
+        _tell_kernels(ranked, split, {"table": str(table), "target": target, "seed": seed}, as_json)
+        return
     if as_json:
         rows = {"rows": len(split.y), "rows_held_out": len(split.y_test)}
         print_json({"table": str(table), "target": target, "level": level, "seed": seed, **rows,
@@ -89,6 +106,31 @@ def compare(
     screen.print(
         f"{len(split.y):,} rows to fit on, {len(split.y_test):,} held out; seed {seed}.", markup=False
     )
+
+
+def _tell_kernels(found: list[KernelEvidence], split: Split, about: dict[str, Any], as_json: bool) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from widegp.compare_kernels import MOST_ROWS, in_words
+    from widegp.report.formatting import percent
+
+    rows = min(len(split.y), MOST_ROWS)
+    if as_json:
+        kernels = [one.to_dict() for one in found]
+        print_json({**about, "rows": rows, "kernels": kernels, "words": in_words(found)})
+        return
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("kernel", "log evidence", "±", "behind", "probability", "Pareto k"):
+        shown.add_column(name, justify="left" if name == "kernel" else "right")
+    for one in found:
+        cells = (f"{x:.2f}" for x in (one.log_evidence, one.error, one.behind))
+        shown.add_row(one.kernel, *cells, percent(one.probability), f"{one.pareto_k:.2f}")
+    screen = console()
+    screen.print(shown)
+    for line in in_words(found):
+        screen.print(line, markup=False)
+    screen.print(f"{rows:,} of {len(split.y):,} rows; seed {about['seed']}.", markup=False)
 
 
 def _read_as(level: float, rows: int) -> list[str]:

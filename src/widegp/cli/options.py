@@ -179,5 +179,6 @@ def regressor_settings(**given: Any) -> dict[str, Any]:
     """
     plain = given.pop("plain")
     transform = given.pop("transform") or ("none" if plain else "auto")
-    chosen = {"metric": "iso", "noise": "constant", "scale_inputs": "standard"} if plain else {}
+    plainly = {"metric": "iso", "noise": "constant", "scale_inputs": "standard", "posterior": "map"}
+    chosen = plainly if plain else {}
     return given | chosen | {"target_transform": None if transform == "none" else transform}

@@ -1,13 +1,13 @@
 """log p(y) = log int p(y, z) dz: Laplace's approximation, and importance sampling that checks it.
 
     Laplace   log p(y, m) + (p/2) log 2 pi - (1/2) log det H    m the mode, H the Hessian of -log p(y, z)
-    sampled   log (1/S) sum_s p(y, z_s) / q(z_s)                z_s ~ q = (S_1 q_1 + S_2 q_2) / S
+    sampled   log (1/S) sum_s p(y, z_s) / q(z_s)                z_s ~ q = sum_r (S_r / S) q_r
 
-q_1 is a t of 5 degrees around m with scale H^-1, q_2 one of 10 degrees with the mean and covariance that the
-draws of q_1 have under their weights p / q_1. The largest weights are replaced by the order statistics of the
-generalised Pareto distribution fitted to them (Pareto smoothed importance sampling: Vehtari, Simpson, Gelman,
-Yao and Gabry). Its shape k tells whether the weights have a variance: below 0.7 the estimate can be relied
-on, above it is too low by an unknown amount.
+q_1 is a t around m with scale H^-1, each q_r after it a t with the mean and covariance that all draws before
+it have under their weights p / q. The largest weights are replaced by the order statistics of the generalised
+Pareto distribution fitted to them (Pareto smoothed importance sampling: Vehtari, Simpson, Gelman, Yao and
+Gabry). Its shape k tells whether the weights have a variance: below 0.7 the estimate can be relied on, above
+it is too low by an unknown amount.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from widegp.inference.density import Mode, PosteriorDensity
 from widegp.inference.posterior_points import principal
 from widegp.registry import saveable
 
-# Draws around the mode and draws around what these have found, and the degrees of freedom of each.
-DRAWS = (300, 600)
-FREEDOM = (5, 10)
+# Draws of each round, and the degrees of freedom of their t.
+DRAWS = (300, 600, 1500)
+FREEDOM = 7
 # The shape of the Pareto tail up to which the estimate is relied on, and draws that a tail needs.
 RELIABLE = 0.7
 LEAST_TAIL = 5
@@ -73,49 +73,46 @@ def laplace_evidence(mode: Mode) -> float:
 
 
 def evidence(density: PosteriorDensity, mode: Mode, seed: int = 0) -> tuple[Evidence, Weighted]:
-    """The evidence, and the draws whose weights made it; sum(DRAWS) evaluations."""
+    """The evidence, and the draws whose weights made it, by sum(DRAWS) evaluations."""
     (sds, vectors), rng = principal(mode.hessian), np.random.default_rng(seed)
-    first = _Proposal(mode.z, (vectors * sds**2) @ vectors.T, FREEDOM[0])
-    z = first.draws(DRAWS[0], rng)
-    loss = _losses(density, z)
-    second = _adapted(first, z, smoothed(-loss - first.log_density(z)).log_weights)
-    more = second.draws(DRAWS[1], rng)
-    z, loss = np.concatenate([z, more]), np.concatenate([loss, _losses(density, more)])
-    shares = np.log(np.array(DRAWS) / sum(DRAWS))[:, None]
-    proposed = logsumexp(shares + np.stack([q.log_density(z) for q in (first, second)]), axis=0)
-    log_weights, k = smoothed(-loss - proposed)
-    weights = _shares(log_weights)
+    proposals = [_Proposal(mode.z, (vectors * sds**2) @ vectors.T)]
+    z, loss = np.empty((0, mode.z.size)), np.empty(0)
+    for count in DRAWS:
+        more = proposals[-1].draws(count, rng)
+        z, loss = np.concatenate([z, more]), np.concatenate([loss, _losses(density, more)])
+        shares = np.log(np.array(DRAWS[: len(proposals)]) / len(z))[:, None]
+        proposed = logsumexp(shares + np.stack([q.log_density(z) for q in proposals]), axis=0)
+        log_weights, k = smoothed(-loss - proposed)
+        weights = _shares(log_weights)
+        proposals.append(_adapted(proposals[0], z, weights))
     error = float(np.std(len(z) * weights) / np.sqrt(len(z)))
     sampled = float(logsumexp(log_weights) - np.log(len(z)))
     return Evidence(laplace_evidence(mode), sampled, error, k), Weighted(z, weights)
 
 
 class _Proposal(NamedTuple):
-    """A t around ``centre`` (p,) with scale matrix ``scale`` (p, p) and so many degrees of freedom."""
+    """A t of FREEDOM degrees around ``centre`` (p,) with scale matrix ``scale`` (p, p)."""
 
     centre: np.ndarray
     scale: np.ndarray
-    freedom: int
 
     def draws(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        found = multivariate_t(self.centre, self.scale, self.freedom).rvs(count, random_state=rng)
+        found = multivariate_t(self.centre, self.scale, FREEDOM).rvs(count, random_state=rng)
         return np.reshape(found, (count, -1))
 
     def log_density(self, z: np.ndarray) -> np.ndarray:
-        return np.atleast_1d(multivariate_t(self.centre, self.scale, self.freedom).logpdf(z))
+        return np.atleast_1d(multivariate_t(self.centre, self.scale, FREEDOM).logpdf(z))
 
 
-def _adapted(first: _Proposal, z: np.ndarray, log_weights: np.ndarray) -> _Proposal:
+def _adapted(first: _Proposal, z: np.ndarray, weights: np.ndarray) -> _Proposal:
     """A t with the moments of weighted draws; of few effective draws, largely that of ``first``."""
-    weights = _shares(log_weights)
     mean = weights @ z
-    found = (z - mean).T @ ((z - mean) * weights[:, None])
-    known = 1 / float(np.sum(weights**2)) / (1 / float(np.sum(weights**2)) + len(mean))
+    covariance = (z - mean).T @ ((z - mean) * weights[:, None])
+    effective = 1 / float(np.sum(weights**2))
+    known = effective / (effective + len(mean))
     # The covariance of a t of nu degrees is nu / (nu - 2) times its scale.
-    own = found * (FREEDOM[1] - 2) / FREEDOM[1]
-    return _Proposal(
-        known * mean + (1 - known) * first.centre, known * own + (1 - known) * first.scale, FREEDOM[1]
-    )
+    scale = known * covariance * (FREEDOM - 2) / FREEDOM + (1 - known) * first.scale
+    return _Proposal(known * mean + (1 - known) * first.centre, scale)
 
 
 def _shares(log_weights: np.ndarray) -> np.ndarray:
@@ -159,8 +156,6 @@ def pareto_tail(x: np.ndarray) -> tuple[float, float]:
     b = 1 / x[-1] + (1 - np.sqrt(m / (np.arange(1, m + 1) - 0.5))) / (3 * quartile)
     k = np.log1p(-b[:, None] * x).mean(1)
     profile = n * (np.log(-b / k) - k - 1)
-    weights = 1 / np.exp(profile - profile[:, None]).sum(1)
-    weights[weights < 10 * np.finfo(float).eps] = 0
-    b_mean = float(weights @ b / weights.sum())
+    b_mean = float(_shares(profile) @ b)
     shape = float(np.log1p(-b_mean * x).mean())
     return (n * shape + 10 * 0.5) / (n + 10), -shape / b_mean

@@ -81,7 +81,8 @@ class FitResult:
     was added to the anchors' matrix (0 where there is none); ``undetermined`` the directions of the
     parameters about which the data say less than the priors, by the common scale of vectors where there are
     more than 40 parameters; ``seconds`` the wall time by stage; ``notes`` what else a reader must know, such
-    as parameters at an end of their range.
+    as parameters at an end of their range; ``credible_intervals`` of level 0.95 by parameter, where the
+    posterior of the parameters was made.
     """
 
     reason: Reason
@@ -98,6 +99,7 @@ class FitResult:
     undetermined: tuple[Direction, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    credible_intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def converged(self) -> bool:

@@ -23,7 +23,8 @@ SPREAD = 3.5
 
 
 def describe_parameters(model: WideGPRegressor) -> list[dict[str, Any]]:
-    """One entry per parameter: value, standard error, prior, words, and the two densities over a grid."""
+    """One entry per parameter: value, standard error, credible interval, prior, words, and the two densities
+    over a grid."""
     declared = declared_parameters(model.kernel_)
     priors = resolve_priors(model.priors, model.kernel_, int(model.n_features_in_), model.ard)
     entries = [
@@ -41,12 +42,14 @@ def _entry(
     many = np.ndim(value) > 0
     # A vector has one standard error, that of its common scale, which belongs to no entry.
     error = None if many else model.result_.standard_errors.get(name)
+    ends = model.result_.credible_intervals.get(name)
     values = np.atleast_1d(np.asarray(value, float))
     return {
         "name": name,
         "title": parameter.title,
         "value": values.tolist() if many else float(value),
         "standard_error": error,
+        "credible_interval": None if ends is None else list(ends),
         "meaning": parameter.meaning,
         "plain": _words(model, parameter, values),
         "prior": None if prior is None else prior.words(),

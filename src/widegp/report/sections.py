@@ -159,6 +159,9 @@ def parameters(summary: Summary) -> list[dict[str, Any]]:
         many = isinstance(value, list)
         shown = f"{number(min(value), 2)} … {number(max(value), 2)}" if many else number(value)
         estimate = shown + (f" ± {number(error, 2)}" if error else "")
+        if entry.get("credible_interval"):
+            low, high = entry["credible_interval"]
+            estimate += f", 95% credible {number(low, 2)} to {number(high, 2)}"
         out.append(entry | {"estimate": estimate, "svg": drawings.parameter(i, entry, estimate)})
     return out
 

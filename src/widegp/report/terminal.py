@@ -111,14 +111,16 @@ def _inputs(summary: dict[str, Any]) -> Table:
 
 
 def _parameters(summary: dict[str, Any]) -> Table:
-    table = _table(
-        "Parameters", ("name", ""), ("estimate", "right"), ("std. error", "right"), ("meaning", "")
-    )
+    known = any(entry.get("credible_interval") for entry in summary["parameters"])
+    spread = "95% credible" if known else "std. error"
+    table = _table("Parameters", ("name", ""), ("estimate", "right"), (spread, "right"), ("meaning", ""))
     for entry in summary["parameters"]:
         value = entry["value"]
         shown = (
             f"{number(min(value), 2)} … {number(max(value), 2)}" if isinstance(value, list) else number(value)
         )
         words = f"{entry['meaning']} {entry['plain']}".strip()
-        table.add_row(entry["name"], shown, number(entry["standard_error"], 2), words)
+        ends = entry.get("credible_interval")
+        told = f"{number(ends[0], 2)} to {number(ends[1], 2)}" if ends else number(entry["standard_error"], 2)
+        table.add_row(entry["name"], shown, "" if known and not ends else told, words)
     return table
