@@ -17,7 +17,7 @@ from widegp.inference.choose import choose_warp
 from widegp.inference.parameters import Values
 
 # Fewer rows cannot tell models apart.
-LEAST_ROWS = 100
+LEAST_ROWS = 40
 
 
 @dataclass(frozen=True)
