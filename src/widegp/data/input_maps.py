@@ -146,6 +146,8 @@ def _piecewise(x: np.ndarray, left: np.ndarray, right: np.ndarray, scores: np.nd
     high = min(len(left) - 2, int(np.searchsorted(scores, scores[-1] - tail)))
     below = (right[low] - right[0]) / (left[low] - left[0])
     above = (right[-1] - right[high]) / (left[-1] - left[high])
-    out = np.interp(x, left, right)
+    # Rounding may carry a value past the knot that it lies before: neighbours would change their order.
+    part = np.searchsorted(left, x, side="right").clip(1, len(left) - 1)
+    out = np.interp(x, left, right).clip(right[part - 1], right[part])
     out += below * np.minimum(x - left[0], 0.0) + above * np.maximum(x - left[-1], 0.0)
     return out
