@@ -86,15 +86,14 @@ def use(path: Path) -> None:
         table = source.read()
         assert table.schema.names == source.names
         assert table.num_rows == sum(batch.num_rows for batch in source.batches(rows=3)) > 0
-        encoder = TableEncoding.fit(table, None)
+        encoder = TableEncoding.fit(source, None)
     except TableError as error:
         check(error)
         return
-    # What was fitted on the whole table must read the same rows as raw batches, without a complaint.
-    matrix, said = encoder.transform(table)
-    parts = [encoder.transform(batch) for batch in source.batches(rows=3)]
-    np.testing.assert_array_equal(np.vstack([part for part, _ in parts]), matrix)
-    assert not said and not any(other for _, other in parts)
+    # What was fitted must read the rows that it was fitted to, whatever the batches, without a complaint.
+    few, many = ([encoder.transform(batch) for batch in source.batches(rows=rows)] for rows in (3, 10**6))
+    np.testing.assert_array_equal(*(np.vstack([part for part, _ in parts]) for parts in (few, many)))
+    assert not any(other for _, other in (*few, *many))
 
 
 @settings(deadline=None, max_examples=150)
