@@ -8,7 +8,6 @@ KNOWN = {
     "test_order_is_kept_and_the_way_back_is_exact_inside_and_outside": "rounding of the way back of scores",
     "test_any_text": "a date written with slashes is refused in a column of ISO dates",
     "test_page_does_what_it_says[metric]": "the page was written before the rules of the choices changed",
-    "test_four_parameters_hear_of_the_whole_table_alone": "small tables polish their optimum",
 }
 
 

@@ -118,8 +118,9 @@ def test_a_ranking_of_other_columns_is_refused(additive):
 
 def test_progress_is_told(additive):
     seen = []
-    explain(additive, sample(20, 0), top=2, progress=lambda *step: seen.append(step))
-    assert seen == [*(("shuffling", i, 4) for i in range(4)), *(("drawing effects", i, 2) for i in range(2))]
+    explain(additive, sample(20, 0), top=2, progress=seen.append)
+    steps = [(event.stage, event.iteration, event.total) for event in seen]
+    assert steps == [*(("shuffling", i, 4) for i in range(4)), *(("drawing effects", i, 2) for i in range(2))]
 
 
 def test_frames_give_their_names_without_a_warning(recwarn):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -19,10 +18,9 @@ if TYPE_CHECKING:
     from widegp.fitted import FittedGP
     from widegp.kernels.base import Kernel
     from widegp.predictive import Predictive
+    from widegp.progress import Listener
 
 # What fits, saves and loads is imported when it is asked for: JAX and Numba take seconds to load.
-
-Report = Callable[[str, int, float, dict[str, np.ndarray]], None]
 
 
 def _part(name: str) -> property:
@@ -230,7 +228,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *,
         noise_variance: ArrayLike | None = None, exposure: ArrayLike | None = None,
-        progress: Report | None = None,
+        progress: Listener | None = None,
     ) -> Self:  # fmt: skip
         """Estimate the parameters from X (n, I), y (n,) and prepare predictions.
 
@@ -239,8 +237,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         then not estimated, and that of new rows is taken as their mean. ``exposure`` (n,) multiplies the rate
         of counts: the time or the number at risk that each is of.
 
-        ``progress(stage, iteration, objective, values)`` is called once per iteration; with a fifth parameter
-        ``outlook`` it hears of every stage, and of the time left (see `widegp.progress`).
+        ``progress(event)`` is called as each stage begins and after each iteration, with a
+        `widegp.progress.Progress`: stage, iteration, objective, values, rows, seconds, time left.
 
         A table that does not fit in memory is fitted from where it is: X an ``np.memmap``, a ``.npy`` file,
         a Dask array, or, with y the name of the target's column, a folder of Parquet files or a Dask frame.

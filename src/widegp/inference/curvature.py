@@ -9,6 +9,7 @@ import numpy as np
 
 from widegp.approximations.build import Builder
 from widegp.approximations.family import Family
+from widegp.data.arrays import Floats
 from widegp.inference.fit import Fitted
 from widegp.inference.information import prior_information, ratios
 from widegp.inference.objective import MapObjective
@@ -105,15 +106,16 @@ def _hessian(fitted: Fitted, objective: MapObjective, basis: np.ndarray) -> np.n
     return (H + H.T) / 2
 
 
-def _prior_information(objective: MapObjective, basis: np.ndarray) -> np.ndarray:
+def _prior_information(objective: MapObjective, basis: Floats) -> Floats:
     """v' P v for every direction v of the basis."""
-    space, priors, each = objective.space, objective.problem.priors, []
+    space, priors = objective.space, objective.problem.priors
+    each: list[float] = []
     for name, shape in space.shapes.items():
         kind = space.declared[name].kind
         prior = priors.get(name)
         known = prior_information(prior, space.map_of(name), kind.lower, kind.upper)
         each += [known] * int(np.prod(shape))
-    return basis**2 @ np.array(each)
+    return basis**2 @ np.array(each, np.float64)
 
 
 def _standard_errors(

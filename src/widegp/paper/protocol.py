@@ -14,7 +14,7 @@ from widegp.approximations.build import Builder
 from widegp.approximations.layout import Dials
 from widegp.compute.backend import choose_backend
 from widegp.data.preprocessing import InputScaler, TargetScaler
-from widegp.inference.fit import OptimizerSettings, fit_map
+from widegp.inference.fit import OptimizerSettings, Run, fit_map
 from widegp.inference.objective import Problem, start_values
 from widegp.inference.priors import Beta, InverseGamma, Prior
 from widegp.kernels.closed import Mixed
@@ -108,7 +108,7 @@ def paper_fit(
         builder = Builder(X, Dials("subset", rank, 0, anchors, "random", None), backend, seed)
         problem = Problem(kernel, y, make_warp("none"), paper_priors(noise_start))
         start = start_values(kernel, noise_start, np.zeros(0), None)
-        fitted = fit_map(builder, problem, start, OptimizerSettings("adam", EPOCHS, explore=False))
+        fitted = fit_map(builder, problem, start, Run(OptimizerSettings("adam", EPOCHS, explore=False)))
         values = {name: float(value) for name, value in fitted.values.items()}
         likelihood = fitted.objective.likelihood
         posterior = likelihood.posterior(problem.kernel_at(fitted.values), problem.observed(fitted.values))

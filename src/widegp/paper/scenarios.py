@@ -12,6 +12,7 @@ import numpy as np
 from widegp.paper.plan import ANCHOR_RULES, PAPER_RANK, Plan
 from widegp.paper.protocol import Split, held_out, paper_fit, record, sound_fit
 from widegp.paper.store import Store
+from widegp.progress import Listener
 from widegp.simulate import Scenario, Simulation, mean_variance, scenario, simulate
 
 NAMES = tuple(f"C{k}" for k in range(1, 9))
@@ -30,7 +31,7 @@ def draw(
     chosen: Scenario,
     seed: int = 0,
     n_draws: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Listener | None = None,
     **settings: Any,
 ) -> Simulation:
     """The scenario's rows and draws of its target; at the paper's size those of `draw_scenario`."""
