@@ -15,7 +15,6 @@ from widegp.explain import (
     Source,
     balance,
     explain,
-    kernel_parts,
     kernel_shape,
     partial_dependence,
 )
@@ -150,7 +149,7 @@ def test_parts_of_the_kernel_are_moments_of_a_network(rho):
     kernel = kernels.Mixed(sigma_b2=0.4, sigma_v2=2.0, alpha=0.3, w=0.6)
     d, e = 1.5, 0.7
     c = rho * np.sqrt(d * e)
-    parts = kernel_parts(kernel, *(np.array([v]) for v in (c, d, e)))
+    parts = kernel.entries(*(np.array([v]) for v in (c, d, e)))
     z = np.random.default_rng(0).multivariate_normal([0, 0], [[d, c], [c, e]], size=400_000)
     smooth = np.prod(erf(np.sqrt(np.pi) / 2 * z), axis=1)
     angular = np.prod(np.maximum(z, 0.3 * z), axis=1)

@@ -13,7 +13,6 @@ from widegp.fitted import FittedGP
 from widegp.importance import rank_columns
 from widegp.kernels.base import CURVE_POINTS as KERNEL_POINTS
 from widegp.kernels.base import Kernel
-from widegp.kernels.moment import MomentKernel
 from widegp.progress import Listener, Progress
 from widegp.sources import Source, single_inputs, source_columns, states_of
 
@@ -163,16 +162,6 @@ def partial_dependence(
         "rows_lower": spread[0].tolist(),
         "rows_upper": spread[1].tolist(),
     }
-
-
-def kernel_parts(kernel: MomentKernel, c: np.ndarray, d: np.ndarray, e: np.ndarray) -> dict[str, np.ndarray]:
-    """K(c, d, e) = level + smooth + angular, eq. (k_mix_reduced) with sigma_b2 and sigma_v2 multiplied out.
-
-    c, d, e: covariance and variances of the pre-activations, of one shape. "smooth" has the arcsines of tanh
-    and sigmoid, "angular" the terms of the (leaky) ReLU, "level" the constant. A kernel by quadrature has no
-    such parts and comes as "level" and "network".
-    """
-    return kernel.entries(c, d, e)
 
 
 def balance(model: WideGPRegressor, rows: np.ndarray) -> dict[str, Any]:
