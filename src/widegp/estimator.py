@@ -214,14 +214,16 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         """The paper's: inputs in [-0.5, 0.5], 50 Adam steps of 1e-3 from sigma^2 = 1, alpha = w = 1/2.
 
         ``noise_start`` replaces the rule eta x mean K(x, x); the published rows on real data need 0.02^2.
-        The published test scores are those of ``approximation="subset"``, the default here.
+        The published test scores are those of ``approximation="subset"``, the default here. Priors keep the
+        parameters near the start, see `widegp.inference.protocol`.
         """
-        start = {"sigma_a2": 1.0, "sigma_u2": 1.0, "sigma_b2": 1.0, "sigma_v2": 1.0, "alpha": 0.5, "w": 0.5}
-        if noise_start is not None:
-            start["sigma_eps2"] = noise_start
+        from widegp.inference import protocol
+
+        known = {} if noise_start is None else {"sigma_eps2": noise_start}
         settings: dict[str, Any] = {
-            "approximation": "subset", "rank": 500, "anchors": "kmeans", "optimizer": "adam",
-            "max_iter": 50, "scale_inputs": "minmax", "start": start,
+            "approximation": "subset", "rank": protocol.RANK, "anchors": "kmeans", "optimizer": "adam",
+            "max_iter": protocol.STEPS, "scale_inputs": "minmax", "start": protocol.START | known,
+            "priors": protocol.paper_priors(noise_start),
         }  # fmt: skip
         return cls.plain(**(settings | changes))
 

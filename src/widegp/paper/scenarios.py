@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from widegp.paper.plan import ANCHOR_RULES, PAPER_RANK, Plan
+from widegp.inference.protocol import RANK
+from widegp.paper.plan import ANCHOR_RULES, Plan
 from widegp.paper.protocol import Split, held_out, paper_fit, record, sound_fit
 from widegp.paper.store import Store
 from widegp.progress import Listener
@@ -96,7 +97,7 @@ def paper_record(
     name: str, k: int, anchors: str, split: Callable[[int], Split], plan: Plan, store: Store
 ) -> Record:
     seed = seed_of(name, plan)
-    settings = {"case": name, "draw": k, "anchors": anchors, "seed": seed, "rank": PAPER_RANK}
+    settings = {"case": name, "draw": k, "anchors": anchors, "seed": seed, "rank": RANK}
 
     def compute() -> Record:
         part = split(k)

@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from widegp.anchors import choose_anchors
 from widegp.approximations.whitening import JITTERS, whiten
 from widegp.compute.backend import choose_backend
+from widegp.inference.protocol import NOISE_FRACTION
 from widegp.kernels.base import Kernel
 from widegp.neighbors import nearest_earlier
 from widegp.networks import network_of
@@ -21,7 +22,6 @@ from widegp.simulate.covariance import row_covariance
 from widegp.simulate.sequential import draw_in_turn
 
 METHODS = ("vecchia", "network", "full-scale", "exact")
-NOISE_FRACTION = 0.04
 EXACT_ROWS = 20_000
 """Largest table drawn with ``method="exact"``: its covariance takes 3.2 GB."""
 
