@@ -15,8 +15,9 @@ from rich.console import Console
 
 from widegp import WideGPRegressor
 from widegp.cli.display import FitDisplay
-from widegp.cost import START_ROWS, Calibration, Size, Stage, fit_plan
+from widegp.cost import START_ROWS, Calibration, Size, Stage
 from widegp.inference.optimizers import GAIN
+from widegp.inference.plan import fit_plan
 from widegp.inference.watch import InStage, Pace, Watch
 from widegp.progress import STAGES, Progress
 

@@ -9,9 +9,11 @@ import numpy as np
 
 from widegp.approximations.build import Builder
 from widegp.choices.chosen import LEAST_ROWS, Chosen, choose_on
+from widegp.choices.plan import chosen_plan
 from widegp.choices.search import Asked
 from widegp.choices.trials import Bench
 from widegp.choices.whole import Begin, Judged, Whole, fit_whole
+from widegp.cost import Calibration, Size
 from widegp.data.arrays import is_mapped
 from widegp.inference.choose import choose_warp
 from widegp.inference.fit import Fitted, Run, fit_map
@@ -68,6 +70,8 @@ class TableFit:
             # What cannot be tried on held-out rows is not tried: few rows tell little about a warp either.
             return self._plain("none" if asked.warp == "auto" else asked.warp)
         start = {**self.start, "sigma_u2": np.asarray(self.start["sigma_u2"].mean())}
+        size = Size.of(self.builder.dials, self.builder.X.shape)
+        self.run.watch.expect(chosen_plan(size, Calibration(), settings.max_iter))
         run, none = self._choosing(start), np.zeros(0, int)
         bench = Bench(
             {"standard" if asked.inputs == "auto" else asked.inputs: self.builder.X},

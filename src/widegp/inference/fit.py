@@ -11,15 +11,7 @@ import numpy as np
 from widegp.approximations.build import Builder
 from widegp.approximations.family import Family
 from widegp.approximations.layout import Layout
-from widegp.cost import (
-    START_ROWS,
-    Calibration,
-    Size,
-    coarse_sizes,
-    evaluation_seconds,
-    fit_plan,
-    search_seconds,
-)
+from widegp.cost import START_ROWS, Calibration, Size, evaluation_seconds, search_seconds
 from widegp.inference.journal import Journal, Journaled
 from widegp.inference.objective import Answer, MapObjective, Problem
 from widegp.inference.optimizers import (
@@ -34,6 +26,7 @@ from widegp.inference.optimizers import (
     lbfgs,
 )
 from widegp.inference.parameters import ParameterSpace, Values
+from widegp.inference.plan import coarse_sizes, fit_plan
 from widegp.inference.result import Optimum, Reason
 from widegp.inference.starts import isotropic, optima, spread
 from widegp.inference.watch import Watch
@@ -235,8 +228,7 @@ def _has_ard(space: ParameterSpace, values: Values) -> bool:
 
 
 def _size(builder: Builder, space: ParameterSpace, values: Values) -> Size:
-    dials, (n_rows, n_inputs) = builder.dials, builder.X.shape
-    return Size(dials.name, n_rows, n_inputs, dials.rank, dials.neighbors, _has_ard(space, values))
+    return Size.of(builder.dials, builder.X.shape, _has_ard(space, values))
 
 
 def _least_seconds(coarse: Fitted, part: Size, whole: Size) -> float:
