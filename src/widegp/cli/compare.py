@@ -85,7 +85,7 @@ def compare(
         if kernels:
             from widegp.compare_kernels import compare_kernels
 
-            ranked = compare_kernels(split.X, split.y, seed=seed, report=display.update)
+            ranked = compare_kernels(split.X, split.y, seed=seed, progress=display.update)
         elif not len(split.y_test):
             raise typer.BadParameter(
                 "no rows are held out to compare on; pass a larger share.", param_hint="'--test-fraction'"
