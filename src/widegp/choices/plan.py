@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from widegp.choices.chosen import LEAST_ROWS
 from widegp.choices.left_out import NEIGHBORS
-from widegp.choices.search import folds
+from widegp.choices.search import POWERS, folds
 from widegp.choices.trials import Bench
 from widegp.choices.whole import GRADIENT_ROWS, LEFT_OUT_ROWS, WORTHWHILE
 from widegp.cost import Calibration, Size, Stage, evaluation_seconds, prediction_seconds
@@ -15,8 +15,9 @@ from widegp.inference.plan import EVALUATIONS_NEXT, fit_plan
 # What the trials on one part of the rows take, in evaluations of that part: fits, forests, gradients and
 # predictions of the others. Three tables of 300 to 4,000 rows took 235 to 510.
 TRIALS = 300
-# Fits of a large table: under what was chosen, with the metric and with the noise of all its rows.
-FITS = 3
+# Fits of a large table: under what was chosen, with each metric and with the noise of all its rows, and the
+# best of them once more, to its end.
+FITS = 3 + len(POWERS)
 
 
 def chosen_plan(size: Size, rates: Calibration, max_iter: int = 100) -> tuple[Stage, ...]:
