@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+STAMP_ALL := $(VENV)/.installed-all
 
 # Test processes run side by side; WORKERS=0 runs the tests in one process with all its threads.
 WORKERS ?= 2
@@ -16,7 +17,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-dask test lint bench docs clean
+.PHONY: help install demo demo-dask test test-all lint bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,8 +31,14 @@ demo: $(STAMP) ## draw a picture and write a report into demo-output/ (under a m
 demo-dask: $(STAMP) ## fit on a cluster of two local processes and compare with the fit in one
 	$(BIN)/python examples/demo_dask.py
 
-test: lint ## lint, then run the tests (ARGS="..." goes to pytest; slow tests: ARGS="-m slow")
+test: lint ## lint, then run the tests that are quick (ARGS="..." goes to pytest)
 	$(PYTEST) $(ARGS)
+
+test-all: lint $(STAMP_ALL) ## all tests: also slow ones, and those of docs, GPyTorch, skops and a browser
+	@for name in chromium chromium-browser google-chrome chrome; do \
+		command -v $$name >/dev/null && exit 0; done; \
+		echo "There is no chromium on the path: the tests of pages in a browser are skipped."
+	$(PYTEST) -m "slow or not slow" $(ARGS)
 
 lint: $(STAMP) ## style, types, and the direction of the imports
 	$(BIN)/ruff check .
@@ -56,4 +63,8 @@ $(STAMP): pyproject.toml
 	@echo "Installing widegp and its libraries into $(VENV): about 1.7 GB, a minute or two, without a word."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(STAMP_ALL): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-all]'
 	@touch $@

@@ -14,6 +14,7 @@ from tables import load
 from widegp.approximations.evaluation import Observed
 from widegp.kernels import Mixed
 from widegp.measure import likelihood, versions
+from widegp.progress import Progress
 
 PACKAGES = ("widegp", "numba")
 
@@ -46,10 +47,10 @@ def fit(task: Task, trace: Trace) -> tuple[Any, float]:
 
     model = WideGPRegressor.plain(approximation="vfe", rank=len(task.Z), scale_inputs=None, random_state=0)
 
-    def progress(stage: str, iteration: int, value: float, values: Values) -> None:
+    def progress(event: Progress) -> None:
         # Iterations over a part of the rows have objectives of their own.
-        if stage == "fit":
-            trace.record(value)
+        if event.stage == "whole" and event.iteration > 0:
+            trace.record(event.objective)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

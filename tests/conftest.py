@@ -6,7 +6,6 @@ import pytest
 
 KNOWN = {
     "test_page_does_what_it_says[metric]": "the page was written before the rules of the choices changed",
-    "test_four_parameters_hear_of_the_whole_table_alone": "small tables polish their optimum",
 }
 
 

@@ -46,6 +46,7 @@ def excess_and_coverage(name, drawn):
     return metrics.mse(y[9000:], mean) - noise, metrics.coverage(y[9000:], mean - half, mean + half)
 
 
+@pytest.mark.slow
 def test_low_rank_predictions_stay_close_to_exact_ones_at_the_truth(drawn):
     exact, _ = excess_and_coverage("exact", drawn)
     for name in ("dtc", "fitc"):
@@ -54,6 +55,7 @@ def test_low_rank_predictions_stay_close_to_exact_ones_at_the_truth(drawn):
         assert 0.93 <= covered <= 0.97, (name, covered)
 
 
+@pytest.mark.slow
 @superconductivity
 def test_superconductivity_with_the_variational_bound():
     split = load("superconductivity")
@@ -77,7 +79,7 @@ def test_superconductivity_with_the_papers_protocol():
 
 
 @superconductivity
-@pytest.mark.parametrize("rank", [1000, 2000])
+@pytest.mark.parametrize("rank", [1000, pytest.param(2000, marks=pytest.mark.slow)])
 def test_many_anchors_never_end_in_nan(rank):
     split = load("superconductivity")
     with warnings.catch_warnings():

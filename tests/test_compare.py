@@ -89,9 +89,9 @@ def test_all_models_are_scored_once_and_honestly():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         settings = {"approximation": "vfe", "rank": 8}
-        scores = list(compare(split, settings, progress=lambda stage, *_: seen.append(stage)))
+        scores = list(compare(split, settings, progress=lambda event: seen.append(event.stage)))
     assert [score.model for score in scores] == [*BASELINES, WIDEGP]
-    assert list(dict.fromkeys(seen)) == [*BASELINES, "fit"]
+    assert list(dict.fromkeys(seen)) == [*BASELINES, "choices", "whole", "posterior", "curvature"]
     by_name = {score.model: score for score in scores}
     # The truth is linear with noise of sd 0.5: nothing does better, and the mean does much worse.
     assert by_name["mean"].rmse > 4 * by_name["linear regression"].rmse

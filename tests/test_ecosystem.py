@@ -84,7 +84,7 @@ class TestPickle:
     def test_a_copy_predicts_the_same_to_the_last_bit(self, approximation, tmp_path):
         X, y = table()
         model = quick(approximation=approximation, target_transform="sinh-arcsinh").fit(X, y)
-        model.predict(X)  # builds the index of neighbours, which then travels too
+        model.predict(X)  # builds the index of neighbours, which is then copied too
         joblib.dump(model, tmp_path / "model.joblib", compress=3)
         copies = (
             pickle.loads(pickle.dumps(model)),
@@ -106,7 +106,7 @@ class TestPickle:
 
     @pytest.mark.skipif(not hasattr(FromActivation, "__setstate__"), reason="FromActivation does not pickle")
     @pytest.mark.parametrize("kernel", [kernels.exact_tanh, kernels.exact_sigmoid], ids=["tanh", "sigmoid"])
-    def test_ready_made_quadrature_kernels_travel(self, kernel):
+    def test_ready_made_quadrature_kernels_are_pickled(self, kernel):
         again = pickle.loads(pickle.dumps(kernel.replace(sigma_u2=0.3, terms=64)))
         X = table(5)[0]
         assert again.fn is kernel.fn and again.terms == 64

@@ -15,7 +15,6 @@ from widegp.explain import (
     Source,
     balance,
     explain,
-    kernel_parts,
     kernel_shape,
     partial_dependence,
 )
@@ -118,8 +117,9 @@ def test_a_ranking_of_other_columns_is_refused(additive):
 
 def test_progress_is_told(additive):
     seen = []
-    explain(additive, sample(20, 0), top=2, progress=lambda *step: seen.append(step))
-    assert seen == [*(("shuffling", i, 4) for i in range(4)), *(("drawing effects", i, 2) for i in range(2))]
+    explain(additive, sample(20, 0), top=2, progress=seen.append)
+    steps = [(event.stage, event.iteration, event.total) for event in seen]
+    assert steps == [*(("shuffling", i, 4) for i in range(4)), *(("drawing effects", i, 2) for i in range(2))]
 
 
 def test_frames_give_their_names_without_a_warning(recwarn):
@@ -149,7 +149,7 @@ def test_parts_of_the_kernel_are_moments_of_a_network(rho):
     kernel = kernels.Mixed(sigma_b2=0.4, sigma_v2=2.0, alpha=0.3, w=0.6)
     d, e = 1.5, 0.7
     c = rho * np.sqrt(d * e)
-    parts = kernel_parts(kernel, *(np.array([v]) for v in (c, d, e)))
+    parts = kernel.entries(*(np.array([v]) for v in (c, d, e)))
     z = np.random.default_rng(0).multivariate_normal([0, 0], [[d, c], [c, e]], size=400_000)
     smooth = np.prod(erf(np.sqrt(np.pi) / 2 * z), axis=1)
     angular = np.prod(np.maximum(z, 0.3 * z), axis=1)

@@ -48,7 +48,7 @@ def test_two_holders_never_share(steps):
         assert np.all(array == k)
 
 
-def test_a_backend_travels_without_its_memory():
+def test_a_backend_is_sent_without_its_memory():
     backend = NativeBackend()
     held = backend.matmul(np.ones((ROWS, 2)), np.ones((2, 100)))
     sent = pickle.dumps(backend)

@@ -120,11 +120,10 @@ def test_progress_ends_at_the_whole(method):
     seen = []
     simulate(
         KERNEL, X, method=method, rank=4, block=3, width=70, n_draws=2, rng=0,
-        progress=lambda done, total: seen.append((done, total)),
+        progress=seen.append,
     )  # fmt: skip
-    done, total = zip(*seen, strict=True)
-    assert list(done) == sorted(done)
-    assert done[-1] == total[-1]
+    done = [event.iteration for event in seen]
+    assert done == sorted(done) and done[-1] == seen[-1].total and seen[-1].fraction == 1
 
 
 def test_noise_is_a_share_of_the_mean_variance():

@@ -12,7 +12,7 @@ from widegp.inference.objective import Problem, start_values
 from widegp.inference.optimizers import Task, lbfgs
 from widegp.inference.parameters import ParameterSpace
 from widegp.inference.priors import resolve_priors
-from widegp.inference.starts import RIVAL_NATS, explore, optima
+from widegp.inference.starts import RIVAL_NATS, optima
 from widegp.kernels import Mixed
 from widegp.warps import make_warp
 
@@ -86,10 +86,8 @@ def test_rivals_are_distinct_and_close():
     builder, problem, start, space = parts(X, y)
     with builder.backend.scope():
         found = optima(RUN, builder, problem, start, space)
-        best = explore(RUN, builder, problem, start, space)
     losses = [one.loss for one in found]
     assert losses == sorted(losses) and losses[-1] <= losses[0] + RIVAL_NATS
-    assert best["sigma_u2"] == found[0].values["sigma_u2"]
 
 
 def test_a_row_far_out_does_not_hide_the_others():

@@ -124,14 +124,14 @@ class TestFit:
         path = tmp_path / "t.parquet"
         pq.write_table(make_table(), path)
         stages = []
-        told = fit(path, command="widegp fit", progress=lambda stage, *_: stages.append(stage)).provenance
+        told = fit(path, command="widegp fit", progress=lambda event: stages.append(event.stage)).provenance
         assert told["table"]["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
         assert (told["rows"], told["rows_held_out"], told["seed"]) == (81, 9, 0)
         assert told["versions"]["widegp"] == widegp.__version__ and told["seconds"] > 0
         assert told["peak_memory"] > 50 * 2**20 and told["command"] == "widegp fit"
         assert json.loads(json.dumps(told)) == told
         assert list(dict.fromkeys(stages)) == [
-            "reading the table", "encoding the columns", "choosing a start", "fit",
+            "reading the table", "encoding the columns", "start", "whole", "posterior", "curvature",
             "predicting the held-out rows", "shuffling the columns", "gradient boosting beside it",
             "conditioning on all rows",
         ]  # fmt: skip

@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 from widegp import metrics
 from widegp.estimator import WideGPRegressor
 from widegp.held_out import HeldOut
-from widegp.table_model import Report
+from widegp.progress import Listener, Progress
 from widegp.table_split import Split
 from widegp.yardstick import booster
 
@@ -70,15 +70,16 @@ def _central(depth: np.ndarray) -> tuple[float, float]:
 
 
 def compare(
-    split: Split, settings: dict[str, Any], seed: int = 0, level: float = 0.95, progress: Report | None = None
-) -> Iterator[Score]:
+    split: Split, settings: dict[str, Any], seed: int = 0, level: float = 0.95,
+    progress: Listener | None = None,
+) -> Iterator[Score]:  # fmt: skip
     """A score per model, as each is done: the baselines first, then ``WideGPRegressor(**settings)``.
 
     All see the same encoded inputs; none sees the held-out rows.
     """
     for name, predict in BASELINES.items():
         if progress:
-            progress(name, 0, np.nan, {})
+            progress(Progress(name))
         began = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

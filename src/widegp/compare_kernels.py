@@ -11,7 +11,7 @@ have drawn: a mixture that contains another kernel wins only if it needs to.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,14 +19,13 @@ import numpy as np
 from scipy.special import softmax
 
 from widegp.estimator import WideGPRegressor
+from widegp.progress import Listener
 
 KERNELS = ("mixed", "tanh", "sigmoid", "relu", "leaky_relu")
 # Rows, drawn at random, beyond which the evidence takes minutes.
 MOST_ROWS = 300
 # Nats between two kernels, and what such a difference is called (Kass and Raftery).
 WORDS = ((1.0, "hardly worth a mention"), (3.0, "positive"), (5.0, "strong"), (math.inf, "very strong"))
-
-Report = Callable[[str, int, float, dict[str, np.ndarray]], None]
 
 
 @dataclass(frozen=True)
@@ -51,14 +50,14 @@ class KernelEvidence:
 
 def compare_kernels(
     X: np.ndarray, y: np.ndarray, kernels: Sequence[str] = KERNELS, seed: int = 0,
-    report: Report | None = None,
+    progress: Listener | None = None,
 ) -> list[KernelEvidence]:  # fmt: skip
     """The evidence of each kernel on rows X (n, I), y (n,), best first; on MOST_ROWS of them at most.
 
     Inputs are standardised, the target too, and one sigma_u2 serves all inputs.
     """
     rows = np.random.default_rng(seed).permutation(len(X))[:MOST_ROWS]
-    found = [_evidence(X[rows], y[rows], kernel, seed, report) for kernel in kernels]
+    found = [_evidence(X[rows], y[rows], kernel, seed, progress) for kernel in kernels]
     logs = np.array([one.log_evidence for one in found])
     shares = softmax(logs)
     ranked = [
@@ -68,9 +67,11 @@ def compare_kernels(
     return sorted(ranked, key=lambda one: one.behind)
 
 
-def _evidence(X: np.ndarray, y: np.ndarray, kernel: str, seed: int, report: Report | None) -> KernelEvidence:
+def _evidence(
+    X: np.ndarray, y: np.ndarray, kernel: str, seed: int, progress: Listener | None
+) -> KernelEvidence:
     settings = {"approximation": "exact", "posterior": "laplace", "random_state": seed}
-    model = WideGPRegressor.plain(kernel=kernel, **settings).fit(X, y, progress=report)
+    model = WideGPRegressor.plain(kernel=kernel, **settings).fit(X, y, progress=progress)
     if model.posterior_ is None:
         raise ArithmeticError(f"The posterior of {kernel} has no curvature at its mode; leave it out.")
     told = model.posterior_.evidence

@@ -1,38 +1,31 @@
 """What a fit costs before it starts: counts of work times measured rates, and the arrays alive at its peak.
 
-Each approximation counts its own work and arrays (`widegp.approximations.base.Approximation`). `Calibration`
-holds the seconds of a unit of each on one machine, which `inference.choose.calibrate` measures.
+Each approximation counts its own work and arrays (`widegp.approximations.base.Approximation`), and
+`widegp.inference.plan` the evaluations of a fit. `Calibration` holds the seconds of a unit of each on one
+machine, which `inference.choose.calibrate` measures.
 Nothing here looks at a clock or at data: the same arguments give the same prediction.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Self
 
 from widegp.approximations.base import ENTRY, PAIR_ENTRY, Approximation, Shape, Work
 from widegp.approximations.dense import ARRAYS
+from widegp.approximations.layout import Dials
 from widegp.approximations.registry import approximation
 from widegp.compute.backend import BLOCK_BYTES
+from widegp.neighbors.search import EXACT_ROWS
 
-# Rows of the exact likelihood that chooses among the starts, and its evaluations.
-START_ROWS = 500
-START_EVALUATIONS = 90
-# Smallest subset of the rows worth a fit of its own before the whole table.
-COARSE_ROWS = 1000
-# Evaluations until a stage has converged: one that knows nothing of the curvature, one that knows it from the
-# stage before, and one with a variance per input. Four tables took 32 to 83, 4 to 37 and 79 to 122.
-EVALUATIONS_FIRST, EVALUATIONS_NEXT, EVALUATIONS_ARD = 60, 10, 110
+# Rows of the exact likelihood that chooses among the starts, the smallest part of a table that is worth a fit
+# of its own before the whole, and the rows that curvature looks at where there are many.
+START_ROWS, COARSE_ROWS, CURVATURE_ROWS = 500, 1000, 50_000
+# Evaluations that an iteration of an optimiser takes.
 EVALUATIONS_PER_ITERATION = 1.17
-# Searches for neighbours per stage, with one variance for all inputs and with one for each.
-SEARCHES, SEARCHES_ARD = 1.2, 2.5
-# Directions along which the curvature is measured, each by one gradient, and the rows it looks at in many.
-CURVATURE_DIRECTIONS = 7
-CURVATURE_ROWS = 50_000
 # Predictions are right to within this factor: how many evaluations a table takes is what is least known.
 WITHIN = 2.0
 
-# Up to this many rows a search compares all pairs; beyond, an index saves it from more.
-SCANNED_ROWS = 50_000
 # Libraries and compiled code that a first fit loads, and the tables of distances, factors and covariances of
 # the rows that are searched or conditioned at a time.
 LOADED_BYTES, ROW_BYTES = 200 * 2**20, 100 * 2**20
@@ -65,6 +58,12 @@ class Size:
     rank: int
     neighbors: int
     ard: bool = False
+
+    @classmethod
+    def of(cls, dials: Dials, shape: tuple[int, ...], ard: bool = False) -> Self:
+        """The fit of a table of ``shape`` (n, I) with the ``dials`` of a model."""
+        n_rows, n_inputs = shape
+        return cls(dials.name, n_rows, n_inputs, dials.rank, dials.neighbors, ard)
 
     @property
     def approximation(self) -> Approximation:
@@ -105,62 +104,8 @@ def evaluation_seconds(size: Size, rates: Calibration) -> float:
 
 
 def search_seconds(size: Size, rates: Calibration) -> float:
-    """Seconds to find the nearest earlier rows of all rows."""
-    return rates.search * size.n_rows * min(size.n_rows, SCANNED_ROWS)
-
-
-def coarse_sizes(n_rows: int) -> list[int]:
-    """n / 4^k, the smallest of at least COARSE_ROWS first, up to n / 4."""
-    return [n_rows // 4**k for k in range(19, 0, -1) if n_rows // 4**k >= COARSE_ROWS]
-
-
-def fit_plan(
-    size: Size, rates: Calibration, explores: bool = True, max_iter: int = 100, to_the_end: bool = False
-) -> tuple[Stage, ...]:
-    """The stages of a fit in their order: start, coarse ones, whole, posterior, curvature.
-
-    explores : whether the fit finds its start itself, as it does unless it is given one.
-    max_iter : of the optimiser, which stops before unless ``to_the_end``.
-    """
-    stages = []
-    if explores:
-        few = Size("exact", min(size.n_rows, START_ROWS), size.n_inputs, 0, 0)
-        stages.append(Stage("start", few.n_rows, 0.0, evaluation_seconds(few, rates), START_EVALUATIONS))
-    descents = [("whole", size)]
-    if explores and size.approximation.coarse:
-        # One variance serves all inputs there.
-        parts = [replace(size, n_rows=rows, ard=False) for rows in coarse_sizes(size.n_rows)]
-        descents = [("coarse", part) for part in parts] + descents
-    evaluations = EVALUATIONS_FIRST
-    for name, part in descents:
-        expected = EVALUATIONS_ARD if part.ard else evaluations
-        most = max_iter if to_the_end else min(expected, EVALUATIONS_PER_ITERATION * max_iter)
-        stages.append(_descent(name, part, rates, most))
-        evaluations = EVALUATIONS_NEXT
-    return (*stages, *_afterwards(size, rates))
-
-
-def _descent(name: str, size: Size, rates: Calibration, evaluations: float) -> Stage:
-    """Anchors and neighbours are found, then an optimiser runs."""
-    each, before = evaluation_seconds(size, rates), 0.0
-    if size.shape.m:
-        before += (SEARCHES_ARD if size.ard else SEARCHES) * search_seconds(size, rates)
-    if len(size.approximation.metrics) > 1:
-        # The likelier of two sets of anchors is kept.
-        before += 2 * each
-    return Stage(name, size.n_rows, before, each, evaluations)
-
-
-def _afterwards(size: Size, rates: Calibration) -> tuple[Stage, Stage]:
-    """One pass without gradient for the posterior; gradients along each parameter for the curvature."""
-    few = size
-    if size.n_rows > 2 * CURVATURE_ROWS and size.approximation.coarse:
-        few = replace(size, n_rows=CURVATURE_ROWS)
-    posterior, curvature = 0.4 * evaluation_seconds(size, rates), evaluation_seconds(few, rates)
-    return (
-        Stage("posterior", size.n_rows, posterior, 0.0, 0),
-        Stage("curvature", few.n_rows, CURVATURE_DIRECTIONS * curvature, 0.0, 0),
-    )
+    """Seconds to find the nearest earlier rows of all rows; an index saves large tables most pairs."""
+    return rates.search * size.n_rows * min(size.n_rows, EXACT_ROWS)
 
 
 def fit_seconds(plan: tuple[Stage, ...]) -> float:
@@ -182,7 +127,7 @@ def prediction_seconds(size: Size, predict_neighbors: int, rates: Calibration) -
         return rates.anchors * (features + r * r) / 6
     q = min(max(predict_neighbors, m), n)
     conditional = (q + 1) ** 2 * (r + i + (q + 1) / 6 + 0.5 * PAIR_ENTRY)
-    search = 2 * rates.search * min(n, SCANNED_ROWS)
+    search = 2 * rates.search * min(n, EXACT_ROWS)
     return search + rates.anchors * (q * features + r * r) / 6 + rates.neighbors * conditional / 6
 
 

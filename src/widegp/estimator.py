@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -19,10 +18,9 @@ if TYPE_CHECKING:
     from widegp.fitted import FittedGP
     from widegp.kernels.base import Kernel
     from widegp.predictive import Predictive
+    from widegp.progress import Listener
 
 # What fits, saves and loads is imported when it is asked for: JAX and Numba take seconds to load.
-
-Report = Callable[[str, int, float, dict[str, np.ndarray]], None]
 
 
 def _part(name: str) -> property:
@@ -216,21 +214,23 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         """The paper's: inputs in [-0.5, 0.5], 50 Adam steps of 1e-3 from sigma^2 = 1, alpha = w = 1/2.
 
         ``noise_start`` replaces the rule eta x mean K(x, x); the published rows on real data need 0.02^2.
-        The published test scores are those of ``approximation="subset"``, the default here.
+        The published test scores are those of ``approximation="subset"``, the default here. Priors keep the
+        parameters near the start, see `widegp.inference.protocol`.
         """
-        start = {"sigma_a2": 1.0, "sigma_u2": 1.0, "sigma_b2": 1.0, "sigma_v2": 1.0, "alpha": 0.5, "w": 0.5}
-        if noise_start is not None:
-            start["sigma_eps2"] = noise_start
+        from widegp.inference import protocol
+
+        known = {} if noise_start is None else {"sigma_eps2": noise_start}
         settings: dict[str, Any] = {
-            "approximation": "subset", "rank": 500, "anchors": "kmeans", "optimizer": "adam",
-            "max_iter": 50, "scale_inputs": "minmax", "start": start,
+            "approximation": "subset", "rank": protocol.RANK, "anchors": "kmeans", "optimizer": "adam",
+            "max_iter": protocol.STEPS, "scale_inputs": "minmax", "start": protocol.START | known,
+            "priors": protocol.paper_priors(noise_start),
         }  # fmt: skip
         return cls.plain(**(settings | changes))
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *,
         noise_variance: ArrayLike | None = None, exposure: ArrayLike | None = None,
-        progress: Report | None = None,
+        progress: Listener | None = None,
     ) -> Self:  # fmt: skip
         """Estimate the parameters from X (n, I), y (n,) and prepare predictions.
 
@@ -239,8 +239,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         then not estimated, and that of new rows is taken as their mean. ``exposure`` (n,) multiplies the rate
         of counts: the time or the number at risk that each is of.
 
-        ``progress(stage, iteration, objective, values)`` is called once per iteration; with a fifth parameter
-        ``outlook`` it hears of every stage, and of the time left (see `widegp.progress`).
+        ``progress(event)`` is called as each stage begins and after each iteration, with a
+        `widegp.progress.Progress`: stage, iteration, objective, values, rows, seconds, time left.
 
         A table that does not fit in memory is fitted from where it is: X an ``np.memmap``, a ``.npy`` file,
         a Dask array, or, with y the name of the target's column, a folder of Parquet files or a Dask frame.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,10 @@ from widegp.fitted import FittedGP
 from widegp.importance import rank_columns
 from widegp.kernels.base import CURVE_POINTS as KERNEL_POINTS
 from widegp.kernels.base import Kernel
-from widegp.kernels.moment import MomentKernel
+from widegp.progress import Listener, Progress
 from widegp.sources import Source, single_inputs, source_columns, states_of
 
 __all__ = ["Source", "explain", "partial_dependence", "source_columns"]
-
-Progress = Callable[[str, int, int], None]
 
 CURVE_ROWS = 50
 SAMPLE_ROWS = 6_000
@@ -59,7 +57,7 @@ def explain(
     top: int = 6,
     level: float = 0.95,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
 ) -> dict[str, Any]:
     """Columns by importance, those that move together, effects of the ``top``, parts of the kernel.
 
@@ -68,7 +66,7 @@ def explain(
         none, and columns are ranked by their effect, which is that on the prediction.
     sources : columns of a table with all their inputs, see `source_columns`; by default each input is one.
     ranking : what `widegp.importance.rank_columns` found before, for the same sources.
-    progress : called with a stage, the steps done and their number.
+    progress : called with a `widegp.progress.Progress` before each column.
 
     The result is JSON-able. "inputs" has the numbers of `widegp.importance.shuffle`, and as "weight" the
     share of sigma_u2 where there is one per input; they differ on purpose, see "words". "together" has
@@ -77,13 +75,13 @@ def explain(
     X, y = _sample(model, X_sample, y, seed)
     names = input_names(model, feature_names)
     sources = single_inputs(names) if sources is None else sources
-    tell = progress or (lambda stage, done, total: None)
     if ranking is None:
-        ranking = rank_columns(model.fitted_, X, y, sources, seed, lambda i, n: tell("shuffling", i, n))
+        ranking = rank_columns(model.fitted_, X, y, sources, seed, progress)
     order = _order(ranking, sources)
     curves: list[dict[str, Any]] = []
     for k in order[:top]:
-        tell("drawing effects", len(curves), len(order[:top]))
+        if progress is not None:
+            progress(Progress.step("drawing effects", len(curves), len(order[:top])))
         curves.append(partial_dependence(model.fitted_, X, sources[k], level))
     rows = model.fitted_.inputs.transform(X)
     return {
@@ -164,16 +162,6 @@ def partial_dependence(
         "rows_lower": spread[0].tolist(),
         "rows_upper": spread[1].tolist(),
     }
-
-
-def kernel_parts(kernel: MomentKernel, c: np.ndarray, d: np.ndarray, e: np.ndarray) -> dict[str, np.ndarray]:
-    """K(c, d, e) = level + smooth + angular, eq. (k_mix_reduced) with sigma_b2 and sigma_v2 multiplied out.
-
-    c, d, e: covariance and variances of the pre-activations, of one shape. "smooth" has the arcsines of tanh
-    and sigmoid, "angular" the terms of the (leaky) ReLU, "level" the constant. A kernel by quadrature has no
-    such parts and comes as "level" and "network".
-    """
-    return kernel.entries(c, d, e)
 
 
 def balance(model: WideGPRegressor, rows: np.ndarray) -> dict[str, Any]:

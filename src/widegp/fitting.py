@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -36,19 +35,18 @@ from widegp.inference.parameters import Values
 from widegp.inference.priors import resolve_priors
 from widegp.inference.sample import nuts
 from widegp.inference.theta import METHODS, averages, density_of, laplace
+from widegp.inference.watch import Watch
 from widegp.kernels.base import Kernel
 from widegp.kernels.registry import named
 from widegp.latent_fit import fit_response
-from widegp.progress import Progress
+from widegp.progress import Listener, print_line
 from widegp.training_table import TrainingTable, training_table
 from widegp.warps import FittedWarp, make_warp
-
-Report = Callable[[str, int, float, dict[str, np.ndarray]], None]
 
 
 def fit_model(
     asked: Any, X: ArrayLike, y: ArrayLike, known: dict[str, Any], exposure: ArrayLike | None,
-    progress: Report | None,
+    progress: Listener | None,
 ) -> FittedGP:  # fmt: skip
     """The model of the table X (n, I), y (n,), which predicts through the engine that it was fitted by.
 
@@ -57,16 +55,16 @@ def fit_model(
     began = time.perf_counter()
     _check_settings(asked)
     seed = int(check_random_state(asked.random_state).randint(2**31 - 1))
-    with Progress(asked.verbose, progress) as shown:
-        if asked.likelihood == "gaussian" and exposure is None:
-            table = training_table(asked, X, y, seed, known["sample_weight"], known["noise_variance"])
-            model = _fit_gaussian(asked, table, seed, shown, began)
-        else:
-            model = fit_response(asked, X, y, exposure, shown.update, known)
+    watch = Watch(tuple(f for f in (progress, print_line if asked.verbose else None) if f is not None))
+    if asked.likelihood == "gaussian" and exposure is None:
+        table = training_table(asked, X, y, seed, known["sample_weight"], known["noise_variance"])
+        model = _fit_gaussian(asked, table, seed, watch)
+    else:
+        model = fit_response(asked, X, y, exposure, watch, known)
     return model.lasted(time.perf_counter() - began).predicting_on(make_engine(asked.engine, asked.backend))
 
 
-def _fit_gaussian(asked: Any, table: TrainingTable, seed: int, shown: Progress, began: float) -> FittedGP:
+def _fit_gaussian(asked: Any, table: TrainingTable, seed: int, watch: Watch) -> FittedGP:
     engine = make_engine(asked.engine, asked.backend)
     rows, scaler = table.X, TargetScaler.fit(table.y, table.weight)
     target = scaler.transform(table.y)
@@ -83,10 +81,10 @@ def _fit_gaussian(asked: Any, table: TrainingTable, seed: int, shown: Progress, 
         problem = replace(problem, noise=mean / scaler.sd**2, spread=table.noise / mean)
         start = {name: value for name, value in start.items() if name != "sigma_eps2"}
     by_input = resolve_priors(asked.priors, kernel, rows.shape[1], True)
-    spent = journal.seconds() if journal else time.perf_counter() - began
-    run = Run(_settings(asked, spent, seed), journal=journal)
+    spent = journal.seconds() if journal else time.perf_counter() - watch.began
+    run = Run(_settings(asked, spent, seed), watch, journal=journal)
     with backend.scope():
-        whole = TableFit(builder, problem, by_input, start, scale, run, shown.update)
+        whole = TableFit(builder, problem, by_input, start, scale, run)
         estimate = whole.estimate(_choices(asked))
         model = _averaged(asked, estimate, _model(asked, estimate, table), table)
     return model if table.held is None else model.calibrated_on(*table.held)

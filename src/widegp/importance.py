@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -12,6 +12,7 @@ from scipy.spatial.distance import squareform
 from scipy.stats import rankdata
 
 from widegp.fitted import FittedGP
+from widegp.progress import Listener, Progress
 from widegp.sources import Source
 
 # With several hundred neighbours a prediction costs milliseconds, so their number is bounded, not the rows.
@@ -25,7 +26,6 @@ TOGETHER = 0.9
 # Fewer rows show high rank correlations by chance.
 LEAST_CORRELATED_ROWS = 30
 
-Advance = Callable[[int, int], None]
 
 
 class Estimate(NamedTuple):
@@ -85,11 +85,11 @@ def rank_columns(
     y: np.ndarray | None,
     sources: Sequence[Source],
     seed: int = 0,
-    advance: Advance | None = None,
+    progress: Listener | None = None,
 ) -> dict[str, Any]:
     """`shuffle` of each column, and of columns that move together as one; JSON-able.
 
-    X (N, I), y (N,) or None: rows that the fit has not seen; ``advance(done, total)`` is called for each.
+    X (N, I), y (N,) or None: rows that the fit has not seen; ``progress`` is told before each column.
     "inputs" are in the order of ``sources``; "together" names groups with a rank correlation of at least
     TOGETHER between any two (see `correlations`).
     """
@@ -99,8 +99,8 @@ def rank_columns(
     base = prepare(fitted, X, y, len(shuffled), seed)
     found = []
     for done, inputs in enumerate(shuffled):
-        if advance is not None:
-            advance(done, len(shuffled))
+        if progress is not None:
+            progress(Progress.step("shuffling", done, len(shuffled)))
         found.append(shuffle(fitted, base, inputs))
     together = [
         {"names": [sources[k].name for k in group], "correlation": least} | measured

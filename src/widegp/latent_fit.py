@@ -22,16 +22,16 @@ from widegp.data.preprocessing import InputScaler, TargetScaler
 from widegp.engines.base import backend_for, make_engine
 from widegp.fitted import FittedGP
 from widegp.inference.curvature import described
-from widegp.inference.fit import Fitted, OptimizerSettings, fit_map
+from widegp.inference.fit import Fitted, OptimizerSettings, Run, fit_map
 from widegp.inference.latent import LatentProblem
 from widegp.inference.objective import start_values
 from widegp.inference.priors import resolve_priors
+from widegp.inference.watch import Watch
 from widegp.kernels.base import Kernel
 from widegp.kernels.registry import named
 from widegp.laplace import Response
 from widegp.likelihoods import Bernoulli, log_exposure, make_likelihood
 from widegp.likelihoods.counts import Counts
-from widegp.progress import Report
 from widegp.training_table import training_table
 from widegp.warps import FittedWarp
 
@@ -56,7 +56,7 @@ def latent_builder(estimator: Any, rows: np.ndarray, seed: int) -> Builder:
 
 def fit_latent(
     estimator: Any, builder: Builder, response: Response, seconds: float | None = None,
-    report: Report | None = None,
+    watch: Watch | None = None,
 ) -> Fitted:  # fmt: skip
     """The MAP fit of the responses at the builder's rows, within ``seconds`` if given."""
     n_inputs = builder.X.shape[1]
@@ -68,7 +68,7 @@ def fit_latent(
     del start["sigma_eps2"]
     settings = OptimizerSettings("lbfgs", estimator.max_iter, seconds=seconds, seed=builder.seed)
     with builder.backend.scope():
-        return fit_map(builder, problem, start, settings, report)
+        return fit_map(builder, problem, start, Run(settings, watch or Watch()))
 
 
 def _kernel(estimator: Any, n_inputs: int) -> Kernel:
@@ -108,7 +108,7 @@ def latent_model(
 
 
 def fit_response(
-    estimator: Any, X: Any, y: Any, exposure: ArrayLike | None, report: Report | None, known: dict[str, Any]
+    estimator: Any, X: Any, y: Any, exposure: ArrayLike | None, watch: Watch, known: dict[str, Any]
 ) -> FittedGP:
     """The model of a regressor whose likelihood is not Gaussian; ``known`` is what is known of rows."""
     likelihood = make_likelihood(estimator.likelihood)
@@ -137,7 +137,7 @@ def fit_response(
     level = likelihood.level(target, offset, weight)
     builder = latent_builder(estimator, table.X, seed)
     response = Response(likelihood, target, offset + level, weight)
-    fitted = fit_latent(estimator, builder, response, estimator.budget, report)
+    fitted = fit_latent(estimator, builder, response, estimator.budget, watch)
     return latent_model(estimator, fitted, builder, table.scaler, level, scaler)
 
 

@@ -162,17 +162,17 @@ def vfe_products(n: int, inputs: int, rank: int, repeats: int = 5) -> float:
         np.matmul(X, Z.T, out=wide)
         np.matmul(K, A, out=wide)
 
-    def by_shares() -> None:
+    def by_parts() -> None:
         backend.matmul(X, Z.T)
         backend.inner(K, K)
         backend.matmul(X, Z.T)
         backend.matmul(K, A)
 
     with backend.scope():
-        shares = timed(by_shares, repeats).median
+        parts = timed(by_parts, repeats).median
     with threadpool_limits(threads(), user_api="blas"):
         blas = timed(by_blas, repeats).median
-    return min(blas, shares) * n / size
+    return min(blas, parts) * n / size
 
 
 def full_scale_products(n: int, inputs: int, rank: int, neighbors: int, repeats: int = 5) -> float:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -30,6 +29,7 @@ from widegp.importance import ColumnStudy
 from widegp.metrics import rmse
 from widegp.notices import Notice, in_words
 from widegp.persist import ModelFileError, TablePart, load_with_table, save_model
+from widegp.progress import Listener, Progress
 from widegp.sources import source_columns
 from widegp.table_split import Split, TableSettings, split_table
 from widegp.yardstick import measure
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from widegp.predictive import Predictive
-
-Report = Callable[[str, int, float, dict[str, np.ndarray]], None]
 
 # Rows of a table that are predicted at once.
 BATCH_ROWS = 16384
@@ -86,7 +84,7 @@ class TableModel:
         source: Any,
         target: str,
         *,
-        progress: Report | None = None,
+        progress: Listener | None = None,
         command: str | None = None,
         keep_held_out: bool = False,
         yardstick: bool = True,
@@ -95,8 +93,8 @@ class TableModel:
         """Split the table, encode it, fit a `WideGPRegressor`, predict the held-out rows, condition on all.
 
         source : a path, a frame of pandas, polars or Dask, an Arrow table, or a `TableSource`.
-        progress : as of ``WideGPRegressor.fit``, called besides with iteration 0, no values and an objective
-            of NaN as each other stage begins.    command : kept for the record.
+        progress : as of ``WideGPRegressor.fit``, called besides as each other stage begins.
+        command : kept for the record.
         keep_held_out : leave the held-out rows out of the saved model too.
         yardstick : fit gradient boosting beside it (seconds), keep both held-out errors in ``provenance``.
         settings : by name those of `TableSettings` (``drop``, ``test_fraction``, ``seed``, ``missing``,
@@ -104,14 +102,17 @@ class TableModel:
             others are of the `WideGPRegressor`.
         """
         began, date = time.perf_counter(), datetime.now(UTC)
-        stage = _stages(progress)
+
+        def stage(name: str) -> None:
+            if progress is not None:
+                progress(Progress(name, seconds=time.perf_counter() - began))
+
         chosen = TableSettings.taken_from(settings, target=target)
         stage("reading the table")
         table = open_table(source, chosen.reading)
         stage("encoding the columns")
         split = split_table(table, chosen)
         regressor = WideGPRegressor(random_state=chosen.seed, **settings)
-        stage("choosing a start")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             regressor.fit(split.X, split.y, progress=progress)
@@ -269,10 +270,6 @@ def _studied(regressor: WideGPRegressor, split: Split, seed: int) -> ColumnStudy
         return None
     sources = source_columns(split.encoder)
     return ColumnStudy.of(regressor.fitted_, split.X_test, split.y_test, sources, seed)
-
-
-def _stages(progress: Report | None) -> Callable[[str], None]:
-    return lambda stage: progress(stage, 0, math.nan, {}) if progress else None
 
 
 def _warned(split: Split) -> list[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from cli.commands import run, run_json
 
+from widegp.choices.plan import chosen_plan
 from widegp.cli.cost import duration
-from widegp.cost import Calibration, Size, fit_plan, fit_seconds
+from widegp.cost import Calibration, Size, fit_seconds
 from widegp.inference import choose
+from widegp.inference.plan import fit_plan
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +23,9 @@ class TestPredictions:
         assert (told["rows"], told["inputs"]) == (1_000_000, 20)
         assert (told["approximation"], told["rank"], told["neighbors"]) == ("full-scale", 200, 30)
         size = Size("full-scale", 1_000_000, 20, 200, 30)
-        assert told["fit_seconds"] == pytest.approx(fit_seconds(fit_plan(size, Calibration())))
+        assert told["fit_seconds"] == pytest.approx(fit_seconds(chosen_plan(size, Calibration())))
+        plain = run_json("cost", "--rows", 1_000_000, "--inputs", 20, "--plain")
+        assert plain["fit_seconds"] == pytest.approx(fit_seconds(fit_plan(size, Calibration())))
         assert told["fit_seconds"] == pytest.approx(sum(stage["seconds"] for stage in told["stages"]))
         assert [stage["stage"] for stage in told["stages"]][-3:] == ["whole", "posterior", "curvature"]
         assert told["seconds_per_1000_predictions"] > 0 and told["within_factor"] == 2

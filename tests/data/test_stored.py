@@ -107,7 +107,7 @@ def small_pieces(monkeypatch):
         monkeypatch.setattr(f"widegp.{name}", size)
 
 
-@pytest.mark.parametrize("approximation", ["vfe", "full-scale"])
+@pytest.mark.parametrize("approximation", ["vfe", pytest.param("full-scale", marks=pytest.mark.slow)])
 def test_memory_stays_far_below_the_table(approximation, tmp_path, small_pieces):
     """No array of the table's size is allocated; NumPy tells tracemalloc of every one outside files."""
     X = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float64, (20_000, 300))

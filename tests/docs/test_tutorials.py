@@ -139,6 +139,7 @@ def run_page(page: Path, blocks: list[Block], monkeypatch: pytest.MonkeyPatch, f
             run_console(page, block, monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_page_does_what_it_says(page, monkeypatch, tmp_path):
     blocks = [b for b in blocks_of(page) if b.needs is None]

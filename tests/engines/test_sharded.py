@@ -50,6 +50,7 @@ class TestSharded(EngineContract):
         np.testing.assert_allclose(ours.predict(X[:9]), local.predict(X[:9]), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(len(jax.devices()) >= DEVICES, reason="this process has the devices")
 def test_on_four_devices():
     here = Path(__file__)

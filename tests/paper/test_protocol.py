@@ -9,15 +9,14 @@ import pytest
 from naive_gp import gaussian_nll
 
 from widegp import WideGPRegressor
+from widegp.inference.protocol import REAL_NOISE_START
 from widegp.kernels import Mixed
 from widegp.paper.protocol import (
     LEVELS,
-    REAL_NOISE_START,
     Outcome,
     Split,
     held_out,
     paper_fit,
-    paper_priors,
     record,
     sound_fit,
 )
@@ -95,7 +94,7 @@ def test_on_real_tables_it_is_the_estimators_paper_protocol(split):
     wide = Split(7 * split.X + 3, 5 * split.y - 2, 7 * split.X_test + 3, split.y_test)
     out = paper_fit(wide, "first", rank=25, real=True)
     model = WideGPRegressor.paper_protocol(
-        REAL_NOISE_START, anchors="first", rank=25, priors=paper_priors(REAL_NOISE_START), random_state=0
+        REAL_NOISE_START, anchors="first", rank=25, random_state=0
     ).fit(wide.X, wide.y)
     for name in NAMES:
         assert out.params[name] == pytest.approx(model.params_[name], rel=1e-9)

@@ -123,7 +123,7 @@ def test_a_part_of_the_year_table_has_no_bounds(report):
 
 
 def test_the_same_run_again_computes_nothing(report, plan, few):
-    again = run_paper(report.page.parent, plan, say=lambda line: pytest.fail(line))
+    again = run_paper(report.page.parent, plan, progress=lambda event: pytest.fail(str(event)))
     assert again.comparisons == report.comparisons
 
 

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from widegp.paper.store import Store
+from widegp.progress import Progress
 
 
 @pytest.fixture
 def store(tmp_path):
-    lines: list[str] = []
-    made = Store(tmp_path, lines.append)
-    made.lines = lines
+    told: list[Progress] = []
+    made = Store(tmp_path, told.append)
+    made.told = told
     return made
 
 
@@ -26,7 +27,7 @@ def test_a_result_is_computed_once(store):
     first = store.result("part/one", {"seed": 0}, compute)
     assert first == {"x": 1.5, "y": [0, 1, 2], "bad": None}
     assert Store(store.folder).result("part/one", {"seed": 0}, compute) == first
-    assert len(calls) == 1 and len(store.lines) == 1
+    assert len(calls) == 1 and [event.stage for event in store.told] == ["part/one"]
     store.result("part/one", {"seed": 1}, compute)
     assert len(calls) == 2
 

@@ -108,10 +108,10 @@ class Builder:
         sample = late[:: max(1, len(late) // 200)]
         points = self._points(kernel)
         near = scan(points, points[sample], np.zeros_like(sample), sample, m)
-        kept = sum(
+        kept: int = sum(
             len(np.intersect1d(new, old)) for new, old in zip(near, layout.neighbors[sample], strict=True)
         )
-        return 1.0 - kept / (m * len(sample))
+        return 1.0 - kept / (int(m) * len(sample))
 
     def subset(self, rows: np.ndarray) -> Builder:
         """The same for some of the rows (b,), with at least ROWS_PER_ANCHOR rows for every anchor: with more
@@ -127,14 +127,14 @@ class Builder:
         """
         if self.dials.block_rows is not None or self.block is not None:
             return int(self.dials.block_rows or self.block or 0)
-        width = self.dials.rank + self.X.shape[1]
+        width: int = self.dials.rank + self.X.shape[1]
         if self.backend.pads:
             width *= 1 + self.dials.neighbors * self.approximation.neighbors
         share = -(-len(self.X) // self.engine.parallel_blocks)
         fitting = self.backend.block_bytes // (BYTES_PER_NUMBER * width)
-        most = max(256, min(share, self.backend.block_rows, fitting))
+        most: int = max(256, min(share, self.backend.block_rows, fitting))
         if not self.backend.keeps_shapes:
-            return int(most)
+            return most
         # Of equal blocks the last is not mostly padding; an accelerator multiplies multiples of 128 faster.
         return -(-share // (-(-share // most) * ALIGNED)) * ALIGNED
 

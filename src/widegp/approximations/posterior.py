@@ -51,7 +51,7 @@ class FamilyPosterior:
 
     def bytes_per_row(self, neighbors: int) -> int:
         """Of work for each new row, given so many training rows of its own."""
-        rank, n_inputs = self.Z.shape
+        rank, n_inputs = map(int, self.Z.shape)
         return 8 * (4 * rank + (neighbors + 1) * (n_inputs + rank))
 
     @staticmethod

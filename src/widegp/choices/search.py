@@ -225,13 +225,22 @@ def replayed(bench: Bench, chosen: Candidate) -> Trial:
     return trial
 
 
+def folds(n_rows: int) -> tuple[int, int]:
+    """How many parts of the rows are fitted, and the rows of each.
+
+    Programs are compiled for a number of rows: all folds are fitted to the same.
+    """
+    if n_rows >= IN_FOLDS:
+        return 1, FIT_ROWS
+    count = 5 if n_rows < 400 else 3
+    return count, min(FOLD_FIT_ROWS, n_rows - -(-n_rows // count))
+
+
 def splits(n_rows: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Rows to fit and rows held out, at random: once for large tables, every row once for small ones."""
     order = np.random.default_rng(seed).permutation(n_rows)
-    if n_rows >= IN_FOLDS:
-        return [(order[:FIT_ROWS], order[FIT_ROWS : FIT_ROWS + HELD_ROWS])]
-    count = 5 if n_rows < 400 else 3
-    # Programs are compiled for a number of rows: all folds are fitted to the same.
-    size = min(FOLD_FIT_ROWS, n_rows - -(-n_rows // count))
+    count, size = folds(n_rows)
+    if count == 1:
+        return [(order[:size], order[size : size + HELD_ROWS])]
     held = np.array_split(order, count)
     return [(order[np.isin(order, out, invert=True)][:size], out) for out in held]

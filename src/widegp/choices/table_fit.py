@@ -9,17 +9,19 @@ import numpy as np
 
 from widegp.approximations.build import Builder
 from widegp.choices.chosen import LEAST_ROWS, Chosen, choose_on
+from widegp.choices.plan import chosen_plan
 from widegp.choices.search import Asked
 from widegp.choices.trials import Bench
 from widegp.choices.whole import Begin, Judged, Whole, fit_whole
+from widegp.cost import Calibration, Size
 from widegp.data.arrays import is_mapped
 from widegp.inference.choose import choose_warp
 from widegp.inference.fit import Fitted, Run, fit_map
 from widegp.inference.objective import Problem
 from widegp.inference.parameters import Values
 from widegp.inference.priors import Prior
+from widegp.inference.watch import InStage
 from widegp.noise_model import NoiseModel
-from widegp.progress import Report
 from widegp.tails import Tails
 from widegp.warps import make_warp
 
@@ -44,7 +46,7 @@ class TableFit:
 
     builder : of the scaled rows.    problem : kernel, targets, priors; its warp is still to come.
     by_input : the priors with one sigma_u2 per input.    start : where parameters begin.
-    scale : of the targets, as `make_warp` takes it.    run : settings and journal.
+    scale : of the targets, as `make_warp` takes it.    run : settings, journal and who is told.
     """
 
     builder: Builder
@@ -53,7 +55,6 @@ class TableFit:
     start: Values
     scale: dict[str, float]
     run: Run
-    report: Report | None = None
 
     def estimate(self, asked: Asked) -> Estimate:
         """The fit of the whole table, as asked; what is open stays plain where it cannot be tried."""
@@ -68,16 +69,25 @@ class TableFit:
         if fixed or known or few or "sigma_u2" not in self.start:
             # What cannot be tried on held-out rows is not tried: few rows tell little about a warp either.
             return self._plain("none" if asked.warp == "auto" else asked.warp)
+        start = {**self.start, "sigma_u2": np.asarray(self.start["sigma_u2"].mean())}
+        size = Size.of(self.builder.dials, self.builder.X.shape)
+        self.run.watch.expect(chosen_plan(size, Calibration(), settings.max_iter))
+        run, none = self._choosing(start), np.zeros(0, int)
         bench = Bench(
             {"standard" if asked.inputs == "auto" else asked.inputs: self.builder.X},
             self.problem, replace(self.problem, priors=self.by_input), self.scale,
-            np.zeros(0, int), np.zeros(0, int), self.run, self.builder.backend, self.builder.seed,
+            none, none, run, self.builder.backend, self.builder.seed,
         )  # fmt: skip
-        start = {**self.start, "sigma_u2": np.asarray(self.start["sigma_u2"].mean())}
         return self._whole(choose_on(bench, start, asked), asked.noise == "auto")
 
+    def _choosing(self, start: Values) -> Run:
+        """The run of trial fits: all of them are one stage."""
+        self.run.watch.begin("choices", start)
+        return replace(self.run, watch=InStage(whole=self.run.watch))
+
     def _plain(self, warp: str) -> Estimate:
-        name, psi = choose_warp(warp, self.problem, self.builder, self.start, self.scale, self.run)
+        run = self._choosing(self.start) if warp == "auto" else self.run
+        name, psi = choose_warp(warp, self.problem, self.builder, self.start, self.scale, run)
         start = self.start | ({"psi": psi} if psi.size else {})
         fitted = self._fit(self.builder, self._warped(name), Begin(start), self.run.settings.explore)
         return Estimate(fitted, self.builder)
@@ -103,6 +113,4 @@ class TableFit:
         most = self.run.settings.max_iter
         limit = most if begin.limit is None else min(begin.limit, most)
         settings = replace(self.run.settings, explore=explore, parts=begin.parts, max_iter=limit)
-        return fit_map(
-            builder, problem, begin.values, settings, self.report, self.run.journal, begin.curvature
-        )
+        return fit_map(builder, problem, begin.values, replace(self.run, settings=settings), begin.curvature)

@@ -117,7 +117,7 @@ class Bench:
         X = self.rows(form, self.fitted)
         builder = Builder(X, Dials("exact", 1, 0, "kmeans", "random", None), self.backend, self.seed)
         settings = replace(self.run.settings, name="lbfgs", max_iter=2 * COLD, explore=True, seconds=None)
-        fitted = fit_map(builder, self._problem(form, X), start, settings, journal=self.run.journal)
+        fitted = fit_map(builder, self._problem(form, X), start, replace(self.run, settings=settings))
         return self._scored(form, fitted.objective, fitted.values, fitted.optimum.curvature)
 
     def warm(self, form: Form, near: Trial, start: Values | None = None) -> Trial:

@@ -70,6 +70,7 @@ def compare(
         anchors=anchors, ard=ard, transform=transform, plain=plain, budget=budget, backend=backend,
     )  # fmt: skip
     from widegp.compare import compare as scores_of
+    from widegp.progress import Progress
     from widegp.table_split import split_table
 
     chosen = options.table_settings(
@@ -79,12 +80,12 @@ def compare(
 
     with FitDisplay(console(stderr=True), None) as display, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        display.update("reading the table", 0, float("nan"), {})
+        display.update(Progress("reading the table"))
         split = split_table(table, chosen)
         if kernels:
             from widegp.compare_kernels import compare_kernels
 
-            ranked = compare_kernels(split.X, split.y, seed=seed, report=display.update)
+            ranked = compare_kernels(split.X, split.y, seed=seed, progress=display.update)
         elif not len(split.y_test):
             raise typer.BadParameter(
                 "no rows are held out to compare on; pass a larger share.", param_hint="'--test-fraction'"

@@ -13,7 +13,7 @@ from widegp.cli.output import console, print_json
 if TYPE_CHECKING:
     from widegp.approximations.layout import Dials
     from widegp.compute.backend import Backend
-    from widegp.cost import Size
+    from widegp.cost import Calibration, Size, Stage
 
 # Rows of made-up numbers on which single evaluations are timed.
 TIMED_ROWS = 6000
@@ -36,6 +36,7 @@ def cost(
     predict_neighbors: options.PredictNeighbors = 400,
     approximation: options.ApproximationOption = "auto",
     ard: options.Ard = False,
+    plain: options.Plain = False,
     budget: options.Budget = None,
     test_fraction: options.TestFraction = 0.1,
     missing: options.Missing = "impute",
@@ -50,7 +51,8 @@ def cost(
     """Say what a fit will cost on this machine, before it starts.
 
     Single evaluations on made-up numbers are timed for some seconds; counts of work do the rest. The dials
-    are those that 'widegp fit' would choose. Times hold to within a factor of 2 on an idle machine.
+    are those that 'widegp fit' would choose; its trials on held-out rows are counted unless --plain, --ard
+    or --budget leave them out. Times hold to within a factor of 2 on an idle machine.
 
     \b
     Examples:
@@ -63,8 +65,11 @@ def cost(
         missing_target=missing_target, decimal=decimal, thousands=thousands, dates=dates, encoding=encoding,
     )  # fmt: skip
     from widegp.approximations.layout import Dials
+    from widegp.choices.plan import chosen_plan
     from widegp.compute.backend import choose_backend
+    from widegp.cost import Size
     from widegp.inference.choose import choose_dials
+    from widegp.inference.plan import fit_plan
     from widegp.kernels import named
 
     asked = Dials(approximation, rank, neighbors, "kmeans", "random", None)
@@ -72,7 +77,9 @@ def cost(
     chosen = choose_backend(kernel, backend)
     rates = _rates(min(n, TIMED_ROWS), n_inputs, kernel, chosen)
     dials = choose_dials(asked, n, n_inputs, ard, budget, lambda: rates)
-    told = _predicted(dials, n, n_inputs, ard, predict_neighbors, rates, chosen)
+    size = Size.of(dials, (n, n_inputs), ard)
+    plan = (fit_plan if plain or ard or budget is not None else chosen_plan)(size, rates)
+    told = _predicted(size, plan, predict_neighbors, rates, _block_rows(dials, size, chosen))
     told["chosen"] = approximation == "auto"
     if as_json:
         print_json(told)
@@ -109,27 +116,25 @@ def _rates(n: int, n_inputs: int, kernel: Any, backend: Backend) -> Any:
 
 
 def _predicted(
-    dials: Dials, n: int, n_inputs: int, ard: bool, predict_neighbors: int, rates: Any, backend: Backend
+    size: Size, plan: tuple[Stage, ...], predict_neighbors: int, rates: Calibration, block_rows: int
 ) -> dict[str, Any]:
     """All that the command tells, in seconds and bytes."""
     from widegp import cost
 
-    size = cost.Size(dials.name, n, n_inputs, dials.rank, dials.neighbors, ard)
-    plan = cost.fit_plan(size, rates)
     per_row = cost.prediction_seconds(size, predict_neighbors, rates)
     return {
-        "rows": n,
-        "inputs": n_inputs,
-        "approximation": dials.name,
+        "rows": size.n_rows,
+        "inputs": size.n_inputs,
+        "approximation": size.name,
         "rank": size.shape.r if size.approximation.anchors != "none" else None,
         "neighbors": size.shape.m if size.approximation.neighbors else None,
-        "ard": ard,
+        "ard": size.ard,
         "fit_seconds": cost.fit_seconds(plan),
         "within_factor": cost.WITHIN,
         "stages": [{"stage": s.name, "rows": s.rows, "seconds": s.seconds} for s in plan],
         "evaluation_seconds": cost.evaluation_seconds(size, rates),
         "seconds_per_1000_predictions": 1000 * per_row,
-        "peak_bytes": cost.peak_bytes(size, _block_rows(dials, size, backend)),
+        "peak_bytes": cost.peak_bytes(size, block_rows),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from widegp.progress import Outlook
+    from widegp.progress import Progress
 
 REFRESH_PER_SECOND = 4
 
@@ -27,9 +28,8 @@ class FitDisplay:
     def __init__(self, console: Console, budget: float | None = None) -> None:
         self.console, self.budget = console, budget
         self.began = time.perf_counter()
-        self.stage, self.iteration, self.objective = "starting", 0, math.nan
-        self.values: dict[str, Any] = {}
-        self.outlook: Outlook | None = None
+        self.event: Progress | None = None
+        self.values: Mapping[str, Any] = {}
         self.told = self.began
         self._shown = ExitStack()
 
@@ -49,14 +49,9 @@ class FitDisplay:
     ) -> None:
         self._shown.close()
 
-    def update(
-        self, stage: str, iteration: int, objective: float, values: dict[str, Any],
-        outlook: Outlook | None = None,
-    ) -> None:  # fmt: skip
-        self.stage, self.iteration = stage, iteration
-        self.objective = objective
-        self.values = values or self.values
-        self.outlook, self.told = outlook, time.perf_counter()
+    def update(self, event: Progress) -> None:
+        self.event, self.told = event, time.perf_counter()
+        self.values = event.values or self.values
 
     def view(self) -> Table:
         """Two columns, a row for each thing known so far."""
@@ -70,11 +65,14 @@ class FitDisplay:
         return grid
 
     def facts(self) -> dict[str, str]:
-        facts = {"stage": self._stage()}
-        if self.iteration:
-            facts["iteration"] = str(self.iteration)
-        if math.isfinite(self.objective):
-            facts["objective"] = f"{self.objective:,.3f}"
+        event = self.event
+        facts = {"stage": "starting"}
+        if event is not None:
+            facts["stage"] = f"{event.stage}, {event.rows:,} rows" if event.rows else event.stage
+            if event.iteration:
+                facts["iteration"] = str(event.iteration)
+            if math.isfinite(event.objective):
+                facts["objective"] = f"{event.objective:,.3f}"
         if self.values:
             facts["parameters"] = "  ".join(
                 f"{k} {_mean(v):.3g}" for k, v in self.values.items() if k != "psi"
@@ -82,15 +80,10 @@ class FitDisplay:
         facts["time"] = self._time(time.perf_counter())
         return facts
 
-    def _stage(self) -> str:
-        if self.outlook is None or not self.outlook.rows:
-            return self.stage
-        return f"{self.stage}, {self.outlook.rows:,} rows"
-
     def _time(self, now: float) -> str:
         """Time so far; what the fit still takes by its own estimate; what is left of a budget."""
         text = clock(now - self.began)
-        left = None if self.outlook is None else self.outlook.seconds_left
+        left = None if self.event is None else self.event.seconds_left
         if left is not None:
             # Between two iterations time passes too.
             text += f", about {clock(max(0.0, left - (now - self.told)))} left (estimate)"

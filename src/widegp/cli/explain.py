@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +14,7 @@ from widegp.cli.output import console, print_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from widegp.progress import Listener, Progress
     from widegp.table_model import TableModel
 
 SAMPLE_ROWS = 65536
@@ -97,33 +97,33 @@ def _rows(model: TableModel, table: Path, encoding: str | None) -> tuple[dict[st
     return rows, f"rows of {table}"
 
 
-def _bar() -> AbstractContextManager[Callable[[str, int, int], None] | None]:
+def _bar() -> AbstractContextManager[Listener | None]:
     """A bar on a terminal, nothing elsewhere."""
     screen = console(stderr=True)
     return _ShownBar(screen) if screen.is_terminal else nullcontext()
 
 
-class _ShownBar(AbstractContextManager[Callable[[str, int, int], None]]):
+class _ShownBar:
     def __init__(self, screen: Any) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich import progress
 
-        self.progress = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-            console=screen, transient=True,
+        self.bar = progress.Progress(
+            progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn(),
+            progress.TimeRemainingColumn(), console=screen, transient=True,
         )  # fmt: skip
         self.tasks: dict[str, Any] = {}
 
-    def __enter__(self) -> Callable[[str, int, int], None]:
-        self.progress.start()
+    def __enter__(self) -> Listener:
+        self.bar.start()
         return self.tell
 
-    def tell(self, stage: str, done: int, total: int) -> None:
-        if stage not in self.tasks:
-            self.tasks[stage] = self.progress.add_task(stage, total=total)
-        self.progress.update(self.tasks[stage], completed=done)
+    def tell(self, event: Progress) -> None:
+        if event.stage not in self.tasks:
+            self.tasks[event.stage] = self.bar.add_task(event.stage, total=event.total)
+        self.bar.update(self.tasks[event.stage], completed=event.iteration)
 
     def __exit__(self, *_: object) -> None:
-        self.progress.stop()
+        self.bar.stop()
 
 
 def _as_text(found: dict[str, Any], target: str, basis: str, verbose: bool) -> RenderableType:

@@ -59,6 +59,7 @@ def identify(
         transform=transform, plain=True, budget=budget, backend=backend, random_state=seed,
     )  # fmt: skip
     from widegp.identifiability import identify_table
+    from widegp.progress import Progress
     from widegp.table_split import split_table
 
     chosen = options.table_settings(
@@ -68,10 +69,10 @@ def identify(
 
     with FitDisplay(console(stderr=True), budget) as display, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        display.update("reading the table", 0, float("nan"), {})
+        display.update(Progress("reading the table"))
         split = split_table(table, chosen)
         model = _fitted(split, settings, display)
-        display.update("information and profile", 0, float("nan"), {})
+        display.update(Progress("information and profile"))
         found = identify_table(split.X, split.y, model, parameter=parameter, with_profile=profile, seed=seed)
     if as_json:
         print_json({"table": str(table), "target": target, "rows": len(split.y), **found.to_dict()})

@@ -56,12 +56,13 @@ def paper(
     with interrupted_with(lambda: _how_to_go_on(out)):
         from widegp.paper.plan import Plan, quick_plan
         from widegp.paper.run import parts_of, run_paper
+        from widegp.progress import print_line
 
         targets = what or []
         parts_of(targets)
         full = Plan(seed=seed, data=folder, year_file=year_file)
         plan = quick_plan(seed, folder, year_file) if quick else full
-        report = run_paper(out, plan, targets, lambda line: print(line, file=sys.stderr, flush=True))
+        report = run_paper(out, plan, targets, print_line)
     kept, missed = report.marks()
     if as_json:
         rows = [row.to_dict() for table in report.comparisons.values() for row in table]

@@ -20,15 +20,15 @@ def runs(rows: slice, size: int) -> Iterator[slice]:
 
 
 def in_parallel(work: Callable[[slice], Any], n_rows: int, least: int = MANY) -> list[Any]:
-    """[work(share) for contiguous shares of the rows], a thread for each; one share below ``least`` rows.
+    """[work(part) for contiguous parts of the rows], a thread for each; one part below ``least`` rows.
 
     Unlike `neighbors.threads.in_threads`, the threads stay: these calls are many and short.
     """
     count = int(get_num_threads()) if n_rows >= least else 1
-    shares = [slice(n_rows * t // count, n_rows * (t + 1) // count) for t in range(count)]
+    parts = [slice(n_rows * t // count, n_rows * (t + 1) // count) for t in range(count)]
     if count == 1:
-        return [work(shares[0])]
-    return list(_workers(count, os.getpid()).map(work, shares))
+        return [work(parts[0])]
+    return list(_workers(count, os.getpid()).map(work, parts))
 
 
 @cache

@@ -12,6 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
 
 CHUNK_BYTES = 8 * 2**20
 

@@ -35,7 +35,7 @@ class Engine(Protocol):
     """Maps a function over blocks of rows, wherever these are. It knows no kernels.
 
     The function takes a `Block` and returns numbers, arrays, kernels or tuples of them. Where it is a
-    ``functools.partial``, its positional arguments travel with it: they are what a model is at one
+    ``functools.partial``, its positional arguments are sent with it: they are what a model is at one
     evaluation, and the blocks stay where `place` put them.
     """
 

@@ -17,17 +17,12 @@ from widegp.approximations.dense import ARRAYS, Dense
 from widegp.approximations.evaluation import Observed
 from widegp.approximations.layout import Dials
 from widegp.compute.backend import Backend
-from widegp.cost import (
-    START_ROWS,
-    Calibration,
-    Size,
-    fit_plan,
-    fit_seconds,
-)
+from widegp.cost import START_ROWS, Calibration, Size, fit_seconds
 from widegp.inference.fit import Run
 from widegp.inference.objective import Problem
 from widegp.inference.optimizers import lbfgs
 from widegp.inference.parameters import ParameterSpace, Values
+from widegp.inference.plan import fit_plan
 from widegp.kernels.base import Kernel
 from widegp.neighbors import nearest_earlier
 from widegp.warps import candidates, make_warp, profile_start
@@ -107,8 +102,7 @@ def _rates(work: np.ndarray, seconds: np.ndarray) -> tuple[float, float, float]:
 
 def predicted_seconds(dials: Dials, n_rows: int, n_inputs: int, ard: bool, calibration: Calibration) -> float:
     """Seconds of a fit that finds its start itself and converges within its iterations."""
-    size = Size(dials.name, n_rows, n_inputs, dials.rank, dials.neighbors, ard)
-    return fit_seconds(fit_plan(size, calibration))
+    return fit_seconds(fit_plan(Size.of(dials, (n_rows, n_inputs), ard), calibration))
 
 
 def choose_dials(

@@ -9,6 +9,8 @@ import numpy as np
 
 from widegp.approximations.build import Builder
 from widegp.approximations.family import Family
+from widegp.cost import CURVATURE_ROWS
+from widegp.data.arrays import Floats
 from widegp.inference.fit import Fitted
 from widegp.inference.information import prior_information, ratios
 from widegp.inference.objective import MapObjective
@@ -17,8 +19,6 @@ from widegp.inference.parameters import PSI
 from widegp.inference.result import Direction, FitResult, Reason
 
 STEP = 1e-3
-# Rows that suffice for second derivatives: an eigenvalue summed over so many is right to a few per cent.
-FEW_ROWS = 50_000
 # Up to so many parameters each entry of a vector (ARD) has its own direction; beyond, their common scale.
 FEW_PARAMETERS = 40
 # Eigenvalues of H below this are raised to it: no posterior sd of z above 100 is reported.
@@ -105,15 +105,16 @@ def _hessian(fitted: Fitted, objective: MapObjective, basis: np.ndarray) -> np.n
     return (H + H.T) / 2
 
 
-def _prior_information(objective: MapObjective, basis: np.ndarray) -> np.ndarray:
+def _prior_information(objective: MapObjective, basis: Floats) -> Floats:
     """v' P v for every direction v of the basis."""
-    space, priors, each = objective.space, objective.problem.priors, []
+    space, priors = objective.space, objective.problem.priors
+    each: list[float] = []
     for name, shape in space.shapes.items():
         kind = space.declared[name].kind
         prior = priors.get(name)
         known = prior_information(prior, space.map_of(name), kind.lower, kind.upper)
         each += [known] * int(np.prod(shape))
-    return basis**2 @ np.array(each)
+    return basis**2 @ np.array(each, np.float64)
 
 
 def _standard_errors(
@@ -136,11 +137,13 @@ def _standard_errors(
 
 
 def _on_few_rows(objective: MapObjective) -> MapObjective:
-    """The objective estimated from FEW_ROWS rows where there are many more; its curvature hardly differs."""
+    """The objective estimated from CURVATURE_ROWS rows where there are many more; an eigenvalue of the
+    curvature summed over so many is right to a few per cent.
+    """
     whole = objective.likelihood
-    if whole.n_rows <= 2 * FEW_ROWS or not isinstance(whole, Family):
+    if whole.n_rows <= 2 * CURVATURE_ROWS or not isinstance(whole, Family):
         return objective
-    rows = np.random.default_rng(0).choice(whole.n_rows, FEW_ROWS, replace=False)
+    rows = np.random.default_rng(0).choice(whole.n_rows, CURVATURE_ROWS, replace=False)
     return replace(objective, likelihood=whole.batch(np.sort(rows)))
 
 

@@ -116,7 +116,8 @@ def _adapted(first: _Proposal, z: np.ndarray, weights: np.ndarray) -> _Proposal:
 
 
 def _shares(log_weights: np.ndarray) -> np.ndarray:
-    return np.exp(log_weights - logsumexp(log_weights))
+    shares: np.ndarray = np.exp(log_weights - logsumexp(log_weights))
+    return shares
 
 
 def _losses(density: PosteriorDensity, z: np.ndarray) -> np.ndarray:

@@ -11,15 +11,7 @@ import numpy as np
 from widegp.approximations.build import Builder
 from widegp.approximations.family import Family
 from widegp.approximations.layout import Layout
-from widegp.cost import (
-    START_ROWS,
-    Calibration,
-    Size,
-    coarse_sizes,
-    evaluation_seconds,
-    fit_plan,
-    search_seconds,
-)
+from widegp.cost import START_ROWS, Calibration, Size, evaluation_seconds, search_seconds
 from widegp.inference.journal import Journal, Journaled
 from widegp.inference.objective import Answer, MapObjective, Problem
 from widegp.inference.optimizers import (
@@ -34,10 +26,11 @@ from widegp.inference.optimizers import (
     lbfgs,
 )
 from widegp.inference.parameters import ParameterSpace, Values
+from widegp.inference.plan import coarse_sizes, fit_plan
 from widegp.inference.result import Optimum, Reason
 from widegp.inference.starts import isotropic, optima, spread
+from widegp.inference.watch import Watch
 from widegp.kernels.base import Kernel
-from widegp.progress import Report, Watch
 
 # Neighbours are found again when more than this share of them would change; at most ROUNDS searches.
 STALE = 0.08
@@ -125,25 +118,23 @@ def fit_map(
     builder: Builder,
     problem: Problem,
     start: Values,
-    settings: OptimizerSettings,
-    report: Report | None = None,
-    journal: Journal | None = None,
+    run: Run,
     curvature: np.ndarray | None = None,
 ) -> Fitted:
     """Minimise eq. (map_loss_body) from ``start``; ``curvature`` is the Hessian per row of the loss there, if
     a like fit has it.
 
-    ``report`` is told of each stage as it begins, with iteration 0, and of each iteration. The posterior,
-    which the caller makes next, begins where this ends.
+    Those who watch the run are told of each descent as it begins, with iteration 0, and of each iteration.
+    The posterior, which the caller makes next, begins where this ends.
     """
-    clock = time.perf_counter()
+    clock, settings, watch = time.perf_counter(), run.settings, run.watch
     psi_bounds = problem.psi_bounds if "psi" in start else ()
     space = ParameterSpace.of(problem.kernel, start, psi_bounds, log=settings.name == "lbfgs")
     size, adam_steps = _size(builder, space, start), settings.name == "adam"
     explores = settings.explore and not adam_steps
-    watch = Watch(report, fit_plan(size, Calibration(), explores, settings.max_iter, adam_steps))
-    deadline = None if settings.seconds is None else clock + settings.seconds
-    run = Run(settings, watch, deadline, journal)
+    watch.expect(fit_plan(size, Calibration(), explores, settings.max_iter, adam_steps))
+    if settings.seconds is not None:
+        run = replace(run, deadline=clock + settings.seconds)
     seconds: dict[str, float] = {}
     starts, rivals = [start], [start]
     if explores:
@@ -162,6 +153,7 @@ def fit_map(
     fitted = _best_of(run, builder, problem, rivals, space, curvature)
     while fitted.optimum.reason is Reason.FAILED and starts:
         # What a part of the rows allows may be ill-conditioned for all of them; earlier starts are less so.
+        watch.again(starts[-1])
         fitted = _rounds(run, builder, problem, starts.pop(), space)
     watch.begin("posterior", fitted.values)
     return replace(fitted, seconds={**seconds, **fitted.seconds})
@@ -175,6 +167,7 @@ def _best_of(
     best = _rounds(run, builder, problem, starts[0], space, curvature)
     for start in starts[1:]:
         if not run.late():
+            run.watch.again(start)
             other = _rounds(run, builder, problem, start, space, curvature)
             best = min(best, other, key=lambda fitted: fitted.optimum.value)
     return best
@@ -235,8 +228,7 @@ def _has_ard(space: ParameterSpace, values: Values) -> bool:
 
 
 def _size(builder: Builder, space: ParameterSpace, values: Values) -> Size:
-    dials, (n_rows, n_inputs) = builder.dials, builder.X.shape
-    return Size(dials.name, n_rows, n_inputs, dials.rank, dials.neighbors, _has_ard(space, values))
+    return Size.of(builder.dials, builder.X.shape, _has_ard(space, values))
 
 
 def _least_seconds(coarse: Fitted, part: Size, whole: Size) -> float:

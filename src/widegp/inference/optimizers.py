@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import scipy.optimize
 
+from widegp.data.arrays import Floats
 from widegp.inference.objective import Answer
 from widegp.inference.result import Optimum, Reason
+from widegp.inference.watch import Iterated
 
 Objective = Callable[[np.ndarray], Answer]
-Progress = Callable[[int, float, np.ndarray], None]
 
 # Relative change of the objective per row, and gradient per row, at which L-BFGS stops.
 FTOL = 1e-8
@@ -61,7 +62,7 @@ class Task:
     """What an optimiser is to minimise: an objective of z within bounds, the sum over ``n_rows`` rows.
 
     max_iter : iterations, or steps of Adam, at most.
-    on_iteration : called with the iteration, the objective and z after each.
+    on_iteration : called with the objective and z after each.
     gain : nats that a step of BFGS must promise.
     """
 
@@ -69,7 +70,7 @@ class Task:
     bounds: list[tuple[float, float]]
     n_rows: float
     max_iter: int
-    on_iteration: Progress | None = None
+    on_iteration: Iterated | None = None
     gain: float = GAIN
 
 
@@ -107,7 +108,7 @@ class Recorded:
     def iterated(self, intermediate_result: scipy.optimize.OptimizeResult) -> None:
         self.path.append(self.best_value)
         if self.task.on_iteration:
-            self.task.on_iteration(len(self.path) - 1, self.best_value, intermediate_result.x)
+            self.task.on_iteration(self.best_value, intermediate_result.x)
 
     def optimum(self, reason: Reason, start: np.ndarray) -> Optimum:
         z = start if self.best_z is None else self.best_z
@@ -177,15 +178,13 @@ def bfgs(task: Task, z: np.ndarray, curvature: np.ndarray) -> Optimum:
     return replace(recorded.optimum(reason, z), curvature=H)
 
 
-def _newton_step(
-    H: np.ndarray, gradient: np.ndarray, z: np.ndarray, low: np.ndarray, high: np.ndarray
-) -> np.ndarray:
+def _newton_step(H: Floats, gradient: Floats, z: Floats, low: Floats, high: Floats) -> Floats:
     """-H^-1 g over the entries that may move, none by more than LONGEST."""
     stuck = ((z <= low) & (gradient > 0)) | ((z >= high) & (gradient < 0))
     free = np.flatnonzero(~stuck)
-    step = np.zeros_like(z)
+    step: Floats = np.zeros_like(z)
     step[free] = -np.linalg.solve(H[np.ix_(free, free)], gradient[free])
-    return step / max(1.0, np.abs(step).max() / LONGEST)
+    return step / max(1.0, float(np.abs(step).max()) / LONGEST)
 
 
 def _descended(
@@ -213,10 +212,11 @@ def _updated(H: np.ndarray, s: np.ndarray, y: np.ndarray) -> np.ndarray:
     return H + np.outer(y, y) / curved - np.outer(Hs, Hs) / float(s @ Hs)
 
 
-def raised(H: np.ndarray) -> np.ndarray:
+def raised(H: Floats) -> Floats:
     """H with eigenvalues raised to FLATTEST of the largest."""
     values, vectors = np.linalg.eigh((H + H.T) / 2)
-    return (vectors * np.maximum(values, FLATTEST * values[-1])) @ vectors.T
+    whole: Floats = (vectors * np.maximum(values, FLATTEST * values[-1])) @ vectors.T
+    return whole
 
 
 def curvature_at(
@@ -237,9 +237,9 @@ def curvature_at(
     return H if np.linalg.eigvalsh(H)[-1] > 0 else None
 
 
-def differences(slope: Callable[[np.ndarray], np.ndarray], z: np.ndarray, here: np.ndarray) -> np.ndarray:
+def differences(slope: Callable[[Floats], Floats], z: Floats, here: Floats) -> Floats:
     """The symmetric derivative (p, p) of ``slope``, which is ``here`` at z."""
-    H = np.array([(slope(z + STEP * unit) - here) / STEP for unit in np.eye(len(z))])
+    H = np.array([(slope(z + STEP * unit) - here) / STEP for unit in np.eye(len(z))], np.float64)
     return (H + H.T) / 2
 
 
@@ -269,7 +269,7 @@ def adam(task: Task, z: np.ndarray, rates: np.ndarray) -> Optimum:
             update, state = transform.update(jnp.asarray(gradient), state)
             z = np.clip(z - rates * np.asarray(update), low, high)
             if task.on_iteration:
-                task.on_iteration(step, value * task.n_rows, z)
+                task.on_iteration(value * task.n_rows, z)
     failed = recorded.best_z is None
     return Optimum(
         z, recorded.path[-1] if recorded.path else np.inf, Reason.FAILED if failed else reason,

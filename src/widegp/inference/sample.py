@@ -78,7 +78,7 @@ def _potential(density: PosteriorDensity, centre: np.ndarray, root: np.ndarray) 
     import jax.numpy as jnp
 
     low, high = density.bounds.T
-    shape = jax.ShapeDtypeStruct((len(centre) + 1, 2), np.uint32)
+    shape = np.empty((len(centre) + 1, 2), np.uint32)
 
     def bits(u: Any) -> np.ndarray:
         z = centre + root @ np.asarray(u).view(np.float64)[:, 0]

@@ -51,11 +51,6 @@ class Start:
     loss: float
 
 
-def explore(run: Run, builder: Builder, problem: Problem, start: Values, space: ParameterSpace) -> Values:
-    """The best of `optima`; ``start`` itself where no evaluation succeeded."""
-    return optima(run, builder, problem, start, space)[0].values
-
-
 def optima(
     run: Run, builder: Builder, problem: Problem, start: Values, space: ParameterSpace
 ) -> list[Start]:

@@ -13,12 +13,13 @@ differentiate these five functions can evaluate and differentiate all of them.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-Array = Any
+from widegp.kernels.base import Array, Arrays
 
 TANH_SCALE = math.pi / 2
 SIGMOID_SCALE = math.pi / 8
@@ -70,7 +71,7 @@ def arcsin(s: Array) -> Array:
 
 
 @arcsin.defjvp
-def _arcsin_jvp(primals: tuple, tangents: tuple) -> tuple:
+def _arcsin_jvp(primals: Arrays, tangents: Arrays) -> tuple[Array, Array]:
     (s,), (ds,) = primals, tangents
     return arcsin(s), ds * jax.lax.rsqrt((1 - s) * (1 + s))
 
@@ -95,7 +96,7 @@ def angular(c: Array, d: Array, e: Array) -> Array:
 
 
 @angular.defjvp
-def _angular_jvp(primals: tuple, tangents: tuple) -> tuple:
+def _angular_jvp(primals: Arrays, tangents: Arrays) -> tuple[Array, Array]:
     c, d, e = primals
     dc, dd, de = tangents
     root, angle = _root_and_angle(c, d, e)
@@ -121,7 +122,7 @@ def _root_and_angle(c: Array, d: Array, e: Array) -> tuple[Array, Array]:
     rho = jnp.clip(c * inverses[0] * inverses[1], -1, 1)
     # c, d and e are rounded sums: rho = +-1 comes out some eps inside, and the angle sqrt(eps) off.
     gap = 1 - jnp.abs(rho)
-    gap = jnp.where(gap < 16 * jnp.finfo(gap.dtype).eps, 0, gap)
+    gap = jnp.where(gap < 16 * np.finfo(gap.dtype).eps, 0, gap)
     root = left * right * jnp.sqrt(gap * (2 - gap))
     # arccos near 1 keeps its digits through the half angle, arcsin near -1 likewise.
     close = gap < 0.5

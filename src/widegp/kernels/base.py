@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from widegp.kernels.composite import Product, Sum
 
 Array = Any  # NumPy or JAX; the kernels follow whichever they are given.
+Arrays = tuple[Array, ...]
 
 CURVE_POINTS = 81
 
@@ -103,7 +104,8 @@ class Kernel(ABC):
     def replace(self, **parameters: Array) -> Self:
         """A copy with some parameters changed."""
         kernel: Any = self
-        return dataclasses.replace(kernel, **parameters)
+        changed: Self = dataclasses.replace(kernel, **parameters)
+        return changed
 
     def at_start(self, n_inputs: int) -> Self:
         """Where a fit begins on standardised inputs: what acts along all inputs is shared out among them.

@@ -9,11 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from widegp.kernels.arc import ArcForm, combine
-from widegp.kernels.base import Kernel, as_kernel
+from widegp.kernels.base import Array, Kernel, as_kernel
 from widegp.kernels.moment import VARIANCES, MomentKernel
 from widegp.kernels.parameters import ALPHA, WEIGHTS, Parameter, W
 
-Array = Any
 Terms = tuple[Array, Array, Array, Array, Array]
 
 
@@ -128,24 +127,24 @@ class Mixture(ClosedForm):
     def __init__(
         self, components: Sequence[ClosedForm | str] = (), weights: Array | None = None, **variances: Array
     ) -> None:
-        components = tuple(_named(c) if isinstance(c, str) else c for c in components)
+        members = tuple(_named(c) if isinstance(c, str) else c for c in components)
         if weights is None:
-            weights = np.full(len(components), 1 / max(len(components), 1))
+            weights = np.full(len(members), 1 / max(len(members), 1))
         elif isinstance(weights, list | tuple):
             weights = np.asarray(weights, float)
         unknown = set(variances) - set(VARIANCES)
         if unknown:
             raise TypeError(f"Mixture has no parameter {sorted(unknown)}; it has {', '.join(VARIANCES)}.")
-        _check_components(components, weights)
+        _check_components(members, weights)
         values = {name: variances.get(name, 1.0) for name in VARIANCES}
-        values |= {"components": components, "weights": weights}
+        values |= {"components": members, "weights": weights}
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
     def terms(self) -> Terms:
         weights = self.weights / self.weights.sum()
         columns = zip(*(c.terms() for c in self.components), strict=True)
-        return tuple(  # type: ignore[return-value]
+        return tuple(
             sum(w * t for w, t in zip(weights, column, strict=True) if not _zero(t)) for column in columns
         )
 
@@ -154,7 +153,7 @@ def _zero(term: Array) -> bool:
     return isinstance(term, float) and term == 0.0
 
 
-def _check_components(components: tuple, weights: Array) -> None:
+def _check_components(components: tuple[ClosedForm, ...], weights: Array) -> None:
     for component in components:
         if isinstance(component, Kernel) and not isinstance(component, ClosedForm):
             raise TypeError(

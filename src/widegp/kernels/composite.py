@@ -10,17 +10,17 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from dataclasses import field
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
-from widegp.kernels.base import Kernel, as_kernel
+from widegp.data.arrays import Floats
+from widegp.kernels.base import Array, Kernel, as_kernel
 from widegp.kernels.parameters import Parameter
 
-Array = Any
 
-
+@dataclass(frozen=True)
 class Composite(Kernel):
     """What sums and products share: parameters by part, embeddings side by side."""
 
@@ -30,8 +30,7 @@ class Composite(Kernel):
     def of(cls, *kernels: Kernel) -> Self:
         """One composite of all; those of the same kind among them are taken apart first."""
         flat = (k.parts if isinstance(k, cls) else (k,) for k in kernels)
-        make: Any = cls
-        return make(tuple(part for parts in flat for part in parts))
+        return cls(tuple(part for parts in flat for part in parts))
 
     def named_parts(self) -> dict[str, Kernel]:
         """The parts by name: the word of the kernel, numbered from 1 where there are several of a kind."""
@@ -53,9 +52,8 @@ class Composite(Kernel):
 
     def replace(self, **parameters: Array) -> Self:
         """A copy with some parameters, named as in `parameters`, or all ``parts`` changed."""
-        make: Any = type(self)
         if "parts" in parameters:
-            return make(tuple(parameters["parts"]))
+            return type(self)(tuple(parameters["parts"]))
         unknown = set(parameters) - set(self.parameters())
         if unknown:
             known = ", ".join(self.parameters())
@@ -65,7 +63,7 @@ class Composite(Kernel):
             own = {key: f"{name}.{key}" for key in part.parameters()}
             changed = {key: parameters[full] for key, full in own.items() if full in parameters}
             parts.append(part.replace(**changed))
-        return make(tuple(parts))
+        return type(self)(tuple(parts))
 
     def embedding(self, X: np.ndarray) -> np.ndarray:
         """sqrt(s_k) u_k(x) of the parts k side by side: squared distances are sum_k s_k |u_k - u_k'|^2."""
@@ -78,11 +76,11 @@ class Composite(Kernel):
         width = first.embedding(np.zeros((1, n_inputs))).shape[1]
         return first.unembedding(points[:, :width] / np.sqrt(self._shares()[0]), n_inputs)
 
-    def input_weights(self, n_inputs: int) -> np.ndarray:
-        weights = [part.input_weights(n_inputs) for part in self.parts]
-        return np.einsum("k,ki->i", self._shares(), np.array(weights))
+    def input_weights(self, n_inputs: int) -> Floats:
+        weights = np.array([part.input_weights(n_inputs) for part in self.parts], np.float64)
+        return self._shares() @ weights
 
-    def _shares(self) -> np.ndarray:
+    def _shares(self) -> Floats:
         """How much each part counts where rows are compared."""
         raise NotImplementedError
 
@@ -105,9 +103,9 @@ class Sum(Composite):
     def summands(self) -> dict[str, Kernel]:
         return self.named_parts()
 
-    def _shares(self) -> np.ndarray:
-        signals = np.array([part.signal_variance() for part in self.parts])
-        return signals / signals.sum()
+    def _shares(self) -> Floats:
+        signals = np.array([part.signal_variance() for part in self.parts], np.float64)
+        return signals / float(signals.sum())
 
 
 @as_kernel
@@ -128,5 +126,5 @@ class Product(Composite):
     def summands(self) -> dict[str, Kernel]:
         return {self.word: self}
 
-    def _shares(self) -> np.ndarray:
+    def _shares(self) -> Floats:
         return np.ones(len(self.parts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -10,10 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from widegp.data.arrays import Floats
 from widegp.kernels import parameters
-from widegp.kernels.base import CURVE_POINTS, Curve, NetworkKernel
-
-Array = Any
+from widegp.kernels.base import CURVE_POINTS, Array, Curve, NetworkKernel
 
 VARIANCES = tuple(parameter.name for parameter in parameters.VARIANCES)
 
@@ -62,25 +62,25 @@ class MomentKernel(NetworkKernel):
         d = self.preactivation_variance(X)
         return self.entry(d, d, d)
 
-    def embedding(self, X: np.ndarray) -> np.ndarray:
+    def embedding(self, X: Floats) -> Floats:
         """u(x) = (sqrt(sigma_a2), sqrt(sigma_u2) x) / sqrt(d): X (n, I) -> (n, I + 1).
 
         |u - u'|^2 = 2 (1 - rho): Euclidean distance orders rows by the correlation rho of their
         pre-activations, which every such kernel increases with. With ARD the inputs are weighed by sigma_u2.
         """
-        scaled = X * np.sqrt(np.asarray(self.sigma_u2, float))
-        d = float(self.sigma_a2) + (scaled * scaled).sum(1)
+        scaled = X * np.sqrt(np.asarray(self.sigma_u2, np.float64))
+        d: Floats = float(self.sigma_a2) + (scaled * scaled).sum(1)
         root = np.sqrt(np.maximum(d, np.finfo(float).tiny))
-        bias = np.full((len(X), 1), np.sqrt(float(self.sigma_a2)))
+        bias = np.full((len(X), 1), math.sqrt(self.sigma_a2))
         return np.concatenate([bias, scaled], axis=1) / root[:, None]
 
-    def unembedding(self, points: np.ndarray, n_inputs: int) -> np.ndarray:
+    def unembedding(self, points: Floats, n_inputs: int) -> Floats:
         """Back from (homogeneous) coordinates u (r, I + 1) to inputs (r, I), for means of embedded rows too.
 
         The mean of u over a cluster comes back as the mean of its rows, weighted by 1 / sqrt(d).
         """
-        bias = np.sqrt(float(self.sigma_a2))
-        return points[:, 1:] / np.sqrt(np.asarray(self.sigma_u2, float)) / (points[:, :1] / bias)
+        bias = math.sqrt(self.sigma_a2)
+        return points[:, 1:] / np.sqrt(np.asarray(self.sigma_u2, np.float64)) / (points[:, :1] / bias)
 
     def curve(self, rows: np.ndarray, points: int = CURVE_POINTS) -> Curve:
         """K over the correlation rho of two pre-activations, c = rho d, d the mean variance over the rows."""

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
+from widegp.data.arrays import Floats
 from widegp.kernels.priors import Beta, InverseGamma, LogNormal, Prior, Relative
 
 Elementwise = Callable[[Any], Any]
@@ -63,9 +64,9 @@ class Kind:
     upper: float
     priors: tuple[type, ...] = ()
 
-    def inside(self, x: Any) -> np.ndarray:
+    def inside(self, x: Any) -> Floats:
         """x, pulled to the nearest value of the range."""
-        return np.clip(np.asarray(x, float), self.lower, self.upper)
+        return np.clip(np.asarray(x, np.float64), self.lower, self.upper)
 
 
 VARIANCE = Kind("variance", EXP, SOFTPLUS, 1e-9, 1e6, (InverseGamma, LogNormal, Relative))

@@ -24,10 +24,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from widegp.kernels.base import as_kernel
+from widegp.kernels.base import Array, Arrays, as_kernel
 from widegp.kernels.moment import MomentKernel
 
-Array = Any
+Slab = Callable[[Array, Array], Array]
 Activation = Callable[[Array], Array]
 
 REACH = 12.0  # the square root of the normal density, which damps both factors of a_k, is 2e-16 there
@@ -89,7 +89,9 @@ def hermite_moment(fn: Activation, i: int, j: int, terms: int, c: Array, d: Arra
 
 
 @hermite_moment.defjvp
-def _price(fn: Activation, i: int, j: int, terms: int, primals: tuple, tangents: tuple) -> tuple:
+def _price(
+    fn: Activation, i: int, j: int, terms: int, primals: Arrays, tangents: Arrays
+) -> tuple[Array, Array]:
     # Autodiff of the series would divide by sigma and store every term; Price's theorem does neither.
     dc, dd, de = tangents
     by_c = hermite_moment(fn, i + 1, j + 1, terms, *primals)
@@ -110,11 +112,11 @@ def _series(fn: Activation, i: int, j: int, terms: int, c: Array, d: Array, e: A
     right = _coefficients(fn, j, e, u, weight)
     whole_slab = rho**SLAB
 
-    def raise_degree(pair: tuple, k: Array) -> tuple:
+    def raise_degree(pair: Arrays, k: Array) -> tuple[Arrays, Array]:
         below, at_k = pair
         return (at_k, (u * at_k - jnp.sqrt(k) * below) / jnp.sqrt(k + 1)), at_k
 
-    def add_slab(carry: tuple, k: Array) -> tuple:
+    def add_slab(carry: Arrays, k: Array) -> tuple[Arrays, None]:
         total, power, *pair = carry
         degrees = k + jnp.arange(SLAB + 1 + max(i, j))
         basis: Array = jax.lax.scan(raise_degree, tuple(pair), degrees)[1]
@@ -142,14 +144,14 @@ def _nodes(terms: int) -> tuple[np.ndarray, np.ndarray]:
     return u, du * np.exp(-u * u / 4) / (2 * math.pi) ** 0.25
 
 
-def _coefficients(fn: Activation, order: int, variance: Array, u: Array, weight: Array) -> Callable:
+def _coefficients(fn: Activation, order: int, variance: Array, u: Array, weight: Array) -> Slab:
     """A map from the Hermite functions k, k+1, ... at the nodes (rows) to a_k = E[h^(order)(sigma U) p_k(U)].
 
     Integration by parts, sigma E[h'(sigma U) p_k] = sqrt(k + 1) E[h(sigma U) p_(k+1)], needs no derivative of
     h and so holds for kinks and jumps, but divides by sigma: rows of small variance differentiate h instead.
     """
     sigma = jnp.sqrt(variance)[..., None]
-    small = sigma < jnp.finfo(sigma.dtype).eps ** 0.11
+    small = sigma < np.finfo(sigma.dtype).eps ** 0.11
     nth = fn
     for _ in range(order):
         nth = _derivative(nth)
@@ -204,7 +206,7 @@ def _evaluate(fn: Activation, z: np.ndarray) -> np.ndarray:
     # A kernel may be built while JAX is tracing; the check itself needs numbers.
     with jax.ensure_compile_time_eval(), jax.enable_x64(True):
         try:
-            jax.eval_shape(fn, jax.ShapeDtypeStruct(z.shape, z.dtype))
+            jax.eval_shape(fn, z)
         except (jax.errors.JAXTypeError, TypeError, ValueError) as error:
             raise ValueError(
                 f"The activation fails on a JAX array ({type(error).__name__}); write it with jax.numpy,"

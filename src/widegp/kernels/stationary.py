@@ -15,16 +15,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from widegp.kernels.base import NetworkKernel, as_kernel
+from widegp.data.arrays import Floats
+from widegp.kernels.base import Array, Arrays, NetworkKernel, as_kernel
 from widegp.kernels.parameters import SIGMA_B2, SIGMA_U2, SIGMA_V2, Parameter
-
-Array = Any
 
 # The weights of Matern12 have no variance; their squared scale is what the literature has as a length.
 INVERSE_LENGTH = dataclasses.replace(
@@ -63,12 +62,12 @@ class StationaryKernel(NetworkKernel):
     def variance(self, X: Array) -> Array:
         return (self.sigma_b2 + self.sigma_v2) * jnp.ones_like(X[..., 0])
 
-    def embedding(self, X: np.ndarray) -> np.ndarray:
+    def embedding(self, X: Floats) -> Floats:
         """sqrt(sigma_u2) x, at distance r from each other: X (n, I) -> (n, I)."""
-        return X * np.sqrt(np.asarray(self.sigma_u2, float))
+        return X * np.sqrt(np.asarray(self.sigma_u2, np.float64))
 
-    def unembedding(self, points: np.ndarray, n_inputs: int) -> np.ndarray:
-        return points / np.sqrt(np.asarray(self.sigma_u2, float))
+    def unembedding(self, points: Floats, n_inputs: int) -> Floats:
+        return points / np.sqrt(np.asarray(self.sigma_u2, np.float64))
 
 
 @as_kernel
@@ -136,7 +135,7 @@ def _by_input(X: Array, Y: Array, weights: Array) -> Array:
 
 
 @_by_input.defjvp
-def _by_input_jvp(primals: tuple, tangents: tuple) -> tuple:
+def _by_input_jvp(primals: Arrays, tangents: Arrays) -> tuple[Array, Array]:
     (X, Y, weights), (dX, dY, dw) = primals, tangents
     by_rows = jax.jvp(lambda X, Y: _sum_of_squares(X, Y, weights), (X, Y), (dX, dY))[1]
     return _by_input(X, Y, weights), by_rows + _one_after_the_other(X, Y, dw)
@@ -163,7 +162,7 @@ def exponential(s: Array) -> Array:
 
 
 @exponential.defjvp
-def _exponential_jvp(primals: tuple, tangents: tuple) -> tuple:
+def _exponential_jvp(primals: Arrays, tangents: Arrays) -> tuple[Array, Array]:
     (s,), (ds,) = primals, tangents
     value, apart = exponential(s), s > 0
     return value, ds * jnp.where(apart, -value / (2 * jnp.sqrt(jnp.where(apart, s, 1))), 0)
@@ -177,7 +176,7 @@ def matern32(s: Array) -> Array:
 
 
 @matern32.defjvp
-def _matern32_jvp(primals: tuple, tangents: tuple) -> tuple:
+def _matern32_jvp(primals: Arrays, tangents: Arrays) -> tuple[Array, Array]:
     (s,), (ds,) = primals, tangents
     return matern32(s), ds * -1.5 * jnp.exp(-jnp.sqrt(3 * s))
 
@@ -190,7 +189,7 @@ def matern52(s: Array) -> Array:
 
 
 @matern52.defjvp
-def _matern52_jvp(primals: tuple, tangents: tuple) -> tuple:
+def _matern52_jvp(primals: Arrays, tangents: Arrays) -> tuple[Array, Array]:
     (s,), (ds,) = primals, tangents
     q = jnp.sqrt(5 * s)
     return matern52(s), ds * (-5 / 6) * (1 + q) * jnp.exp(-q)

@@ -11,7 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import ArrayLike
+
+from widegp.data.arrays import Floats
 
 
 class Terms(NamedTuple):
@@ -22,16 +25,16 @@ class Terms(NamedTuple):
     mode, which does not depend on it.
     """
 
-    log_p: np.ndarray
-    d1: np.ndarray
-    d2: np.ndarray
-    d3: np.ndarray
-    W: np.ndarray
-    dW: np.ndarray
-    step: np.ndarray
+    log_p: Floats
+    d1: Floats
+    d2: Floats
+    d3: Floats
+    W: Floats
+    dW: Floats
+    step: Floats
 
     @classmethod
-    def concave(cls, log_p: np.ndarray, d1: np.ndarray, W: np.ndarray, dW: np.ndarray) -> Self:
+    def concave(cls, log_p: Floats, d1: Floats, W: Floats, dW: Floats) -> Self:
         """The terms of a density that is log-concave in f: W = -d2."""
         return cls(log_p, d1, -W, -dW, W, dW, W)
 
@@ -39,9 +42,9 @@ class Terms(NamedTuple):
 class PsiTerms(NamedTuple):
     """Derivatives by the k parameters psi of log p, of its slope d1 and of W, each (n, k)."""
 
-    log_p: np.ndarray
-    d1: np.ndarray
-    W: np.ndarray
+    log_p: Floats
+    d1: Floats
+    W: Floats
 
     @classmethod
     def none(cls, n_rows: int) -> Self:
@@ -65,7 +68,7 @@ class Likelihood(ABC):
     parameters: ClassVar[tuple[Parameter, ...]] = ()
 
     @property
-    def psi(self) -> np.ndarray:
+    def psi(self) -> Floats:
         """The parameters as a vector (k,)."""
         return np.array([getattr(self, p.name) for p in self.parameters], float)
 
@@ -75,30 +78,30 @@ class Likelihood(ABC):
         return replace(self, **{p.name: v for p, v in zip(self.parameters, values, strict=True)})
 
     @abstractmethod
-    def check(self, y: ArrayLike) -> np.ndarray:
+    def check(self, y: ArrayLike) -> Floats:
         """y (n,) as floats; raises if the likelihood cannot have made one of them."""
 
     @abstractmethod
-    def terms(self, y: np.ndarray, f: np.ndarray) -> Terms:
+    def terms(self, y: Floats, f: Floats) -> Terms:
         """log p(y_i | f_i) and its derivatives by f_i."""
 
     @abstractmethod
-    def psi_terms(self, y: np.ndarray, f: np.ndarray) -> PsiTerms:
+    def psi_terms(self, y: Floats, f: Floats) -> PsiTerms:
         """Derivatives by psi."""
 
     @abstractmethod
-    def level(self, y: np.ndarray, offset: ArrayLike = 0.0, weight: ArrayLike = 1.0) -> float:
+    def level(self, y: Floats, offset: ArrayLike = 0.0, weight: ArrayLike = 1.0) -> float:
         """The constant c that suits y best where f_i = c + offset_i: the level about which f varies.
 
         A row of ``weight`` w counts as w rows.
         """
 
     @abstractmethod
-    def start(self, y: np.ndarray) -> np.ndarray:
+    def start(self, y: Floats) -> Floats:
         """f (n,) from which Newton's method finds the mode."""
 
     @abstractmethod
-    def sample(self, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def sample(self, f: Floats, rng: np.random.Generator) -> Floats:
         """A draw of y for each entry of f, in the shape of f."""
 
     @abstractmethod
@@ -111,8 +114,8 @@ class Predictive(ABC):
     """p(y) = int p(y | f) N(f; mean_f, var_f) df for each row; mean_f and var_f (n,)."""
 
     likelihood: Any
-    mean_f: np.ndarray
-    var_f: np.ndarray
+    mean_f: Floats
+    var_f: Floats
 
     @classmethod
     def of(cls, likelihood: Likelihood, mean: ArrayLike, variance: ArrayLike) -> Self:
@@ -127,27 +130,27 @@ class Predictive(ABC):
 
     @property
     @abstractmethod
-    def mean(self) -> np.ndarray:
+    def mean(self) -> Floats:
         """E y, (n,)."""
 
     @property
     @abstractmethod
-    def variance(self) -> np.ndarray:
+    def variance(self) -> Floats:
         """Var y, (n,)."""
 
     @abstractmethod
-    def log_density(self, y: ArrayLike) -> np.ndarray:
+    def log_density(self, y: ArrayLike) -> Floats:
         """log p(y_i), (n,)."""
 
     @abstractmethod
-    def cdf(self, y: ArrayLike) -> np.ndarray:
+    def cdf(self, y: ArrayLike) -> Floats:
         """P(Y_i <= y_i), (n,)."""
 
     @abstractmethod
-    def _quantile(self, level: float) -> np.ndarray:
+    def _quantile(self, level: float) -> Floats:
         """The smallest y with P(Y_i <= y) >= level, (n,)."""
 
-    def quantile(self, level: ArrayLike) -> np.ndarray:
+    def quantile(self, level: ArrayLike) -> Floats:
         """The smallest y with P(Y_i <= y) >= level: (n,), or (n, q) for q levels."""
         levels = np.asarray(level, float)
         if not np.all((levels > 0) & (levels < 1)):
@@ -156,13 +159,14 @@ class Predictive(ABC):
             return self._quantile(float(levels))
         return np.stack([self._quantile(float(one)) for one in levels], axis=-1)
 
-    def sample(self, rng: np.random.Generator, size: int = 1) -> np.ndarray:
+    def sample(self, rng: np.random.Generator, size: int = 1) -> Floats:
         """Draws of y, rows independent of each other, (size, n)."""
         f = self.mean_f + np.sqrt(self.var_f) * rng.standard_normal((size, self.mean_f.size))
-        return self.likelihood.sample(f, rng)
+        drawn: Floats = self.likelihood.sample(f, rng)
+        return drawn
 
 
-def finite_rows(y: ArrayLike, name: str) -> np.ndarray:
+def finite_rows(y: ArrayLike, name: str) -> Floats:
     """y (n,) as floats, every one finite."""
     y = np.asarray(y, float)
     if y.ndim != 1:
@@ -171,23 +175,23 @@ def finite_rows(y: ArrayLike, name: str) -> np.ndarray:
     return y
 
 
-def per_row(weight: ArrayLike, y: np.ndarray) -> np.ndarray:
+def per_row(weight: ArrayLike, y: Floats) -> Floats:
     """``weight`` as one number for each row of y (n,)."""
     return np.broadcast_to(np.asarray(weight, float), y.shape)
 
 
-def refuse(bad: np.ndarray, y: np.ndarray, need: str) -> None:
+def refuse(bad: npt.NDArray[np.bool], y: Floats, need: str) -> None:
     """Raises where a target is bad: which row, what it holds and what is needed."""
     if np.any(bad):
         row = int(np.flatnonzero(bad)[0])
         raise ValueError(f"The target is {y[row]:g} in row {row}, but {need}.")
 
 
-def log_exposure(exposure: ArrayLike | None, n_rows: int) -> np.ndarray:
+def log_exposure(exposure: ArrayLike | None, n_rows: int) -> Floats:
     """log e_i (n,), what an exposure e_i > 0 adds to f_i; zeros for None."""
     if exposure is None:
         return np.zeros(n_rows)
-    e = np.asarray(exposure, float)
+    e = np.asarray(exposure, np.float64)
     if e.shape != (n_rows,):
         raise ValueError(f"exposure has shape {e.shape} for {n_rows} rows; pass one positive number per row.")
     bad = np.flatnonzero(~(np.isfinite(e) & (e > 0)))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, log_expit, log_ndtr, logit, ndtr, ndtri
 
+from widegp.data.arrays import Floats
 from widegp.likelihoods.base import Likelihood, Predictive, PsiTerms, Terms, finite_rows, per_row, refuse
 from widegp.likelihoods.quadrature import log_expectation
 from widegp.registry import saveable
@@ -32,12 +33,12 @@ class Bernoulli(Likelihood):
         if self.link not in ("logit", "probit"):
             raise ValueError(f"The link is {self.link!r}; use 'logit' or 'probit'.")
 
-    def check(self, y: ArrayLike) -> np.ndarray:
+    def check(self, y: ArrayLike) -> Floats:
         y = finite_rows(y, self.name)
         refuse((y != 0) & (y != 1), y, "a likelihood of two classes needs 0 and 1; number the classes so")
         return y
 
-    def terms(self, y: np.ndarray, f: np.ndarray) -> Terms:
+    def terms(self, y: Floats, f: Floats) -> Terms:
         sign = 2 * y - 1
         t = sign * f
         if self.link == "logit":
@@ -47,20 +48,21 @@ class Bernoulli(Likelihood):
         m = mills(t)
         return Terms.concave(log_ndtr(t), sign * m.ratio, m.W, sign * m.dW)
 
-    def psi_terms(self, y: np.ndarray, f: np.ndarray) -> PsiTerms:
+    def psi_terms(self, y: Floats, f: Floats) -> PsiTerms:
         return PsiTerms.none(len(y))
 
-    def level(self, y: np.ndarray, offset: ArrayLike = 0.0, weight: ArrayLike = 1.0) -> float:
+    def level(self, y: Floats, offset: ArrayLike = 0.0, weight: ArrayLike = 1.0) -> float:
         """The link of the share of ones, half a row of each class added so that it is finite."""
         weight = per_row(weight, y)
         share = (weight @ y + 0.5) / (np.sum(weight) + 1)
         return float((logit if self.link == "logit" else ndtri)(share) - np.mean(np.asarray(offset, float)))
 
-    def start(self, y: np.ndarray) -> np.ndarray:
+    def start(self, y: Floats) -> Floats:
         return np.zeros(y.shape)
 
-    def sample(self, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return (rng.random(f.shape) < (expit if self.link == "logit" else ndtr)(f)).astype(float)
+    def sample(self, f: Floats, rng: np.random.Generator) -> Floats:
+        probability: Floats = (expit if self.link == "logit" else ndtr)(f)
+        return (rng.random(f.shape) < probability).astype(np.float64)
 
     def predictive(self, mean: ArrayLike, variance: ArrayLike) -> BernoulliPredictive:
         return BernoulliPredictive.of(self, mean, variance)
@@ -69,12 +71,12 @@ class Bernoulli(Likelihood):
 class Mills(NamedTuple):
     """phi/Phi, W = -(log Phi)'' and dW/dt, at t."""
 
-    ratio: np.ndarray
-    W: np.ndarray
-    dW: np.ndarray
+    ratio: Floats
+    W: Floats
+    dW: Floats
 
 
-def mills(t: np.ndarray) -> Mills:
+def mills(t: Floats) -> Mills:
     """r = phi(t)/Phi(t), W = r (r + t), dW/dt = -W (r + t) + r (1 - W), to full precision in the lower tail.
 
     For t = -x, x large, r + t and 1 - W lose their digits. There r = x + q with the continued fraction
@@ -99,34 +101,37 @@ def mills(t: np.ndarray) -> Mills:
 class BernoulliPredictive(Predictive):
     """P(y = 1) = int s(f) N(f; mean_f, var_f) df: Phi(mean_f / sqrt(1 + var_f)) for probit."""
 
+    likelihood: Bernoulli
+
     @property
-    def probability(self) -> np.ndarray:
+    def probability(self) -> Floats:
         """P(y = 1), (n,)."""
         return np.exp(self.log_density(np.ones_like(self.mean_f)))
 
     @property
-    def mean(self) -> np.ndarray:
+    def mean(self) -> Floats:
         return self.probability
 
     @property
-    def variance(self) -> np.ndarray:
+    def variance(self) -> Floats:
         return self.probability * np.exp(self.log_density(np.zeros_like(self.mean_f)))
 
-    def log_density(self, y: ArrayLike) -> np.ndarray:
+    def log_density(self, y: ArrayLike) -> Floats:
         sign = 2 * np.asarray(y, float) - 1
         m = sign * self.mean_f
         if self.likelihood.link == "probit":
-            return log_ndtr(m / np.sqrt(1 + self.var_f))
+            log_p: Floats = log_ndtr(m / np.sqrt(1 + self.var_f))
+            return log_p
 
-        def slopes(f: np.ndarray, rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        def slopes(f: Floats, rows: slice) -> tuple[Floats, Floats]:
             return expit(-f), expit(f) * expit(-f)
 
         return log_expectation(lambda f, rows: log_expit(f), slopes, m, self.var_f)
 
-    def cdf(self, y: ArrayLike) -> np.ndarray:
+    def cdf(self, y: ArrayLike) -> Floats:
         y = np.broadcast_to(np.asarray(y, float), self.mean_f.shape)
         zero = np.exp(self.log_density(np.zeros_like(self.mean_f)))
         return np.where(y < 0, 0.0, np.where(y < 1, zero, 1.0))
 
-    def _quantile(self, level: float) -> np.ndarray:
+    def _quantile(self, level: float) -> Floats:
         return (np.exp(self.log_density(np.zeros_like(self.mean_f))) < level).astype(float)

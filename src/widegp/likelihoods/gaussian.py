@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
+from widegp.data.arrays import Floats
 from widegp.likelihoods.base import Likelihood, Parameter, Predictive, PsiTerms, Terms, finite_rows, per_row
 from widegp.registry import saveable
 
@@ -23,27 +24,27 @@ class Gaussian(Likelihood):
     name = "gaussian"
     parameters = (Parameter("variance", 1e-12, 1e12),)
 
-    def check(self, y: ArrayLike) -> np.ndarray:
+    def check(self, y: ArrayLike) -> Floats:
         return finite_rows(y, self.name)
 
-    def terms(self, y: np.ndarray, f: np.ndarray) -> Terms:
+    def terms(self, y: Floats, f: Floats) -> Terms:
         W = np.broadcast_to(1 / self.variance, np.shape(y)).astype(float)
         error = y - f
         log_p = -0.5 * (W * error**2 + math.log(2 * math.pi * self.variance))
         return Terms.concave(log_p, W * error, W, np.zeros_like(W))
 
-    def psi_terms(self, y: np.ndarray, f: np.ndarray) -> PsiTerms:
+    def psi_terms(self, y: Floats, f: Floats) -> PsiTerms:
         W, error = 1 / self.variance, y - f
         log_p = 0.5 * W * (W * error**2 - 1)
         return PsiTerms(*(a[:, None] for a in (log_p, -(W**2) * error, np.full(y.shape, -(W**2)))))
 
-    def level(self, y: np.ndarray, offset: ArrayLike = 0.0, weight: ArrayLike = 1.0) -> float:
-        return float(np.average(y - offset, weights=per_row(weight, y)))
+    def level(self, y: Floats, offset: ArrayLike = 0.0, weight: ArrayLike = 1.0) -> float:
+        return float(np.average(y - np.asarray(offset, float), weights=per_row(weight, y)))
 
-    def start(self, y: np.ndarray) -> np.ndarray:
+    def start(self, y: Floats) -> Floats:
         return y.copy()
 
-    def sample(self, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def sample(self, f: Floats, rng: np.random.Generator) -> Floats:
         return f + math.sqrt(self.variance) * rng.standard_normal(f.shape)
 
     def predictive(self, mean: ArrayLike, variance: ArrayLike) -> GaussianPredictive:
@@ -53,19 +54,23 @@ class Gaussian(Likelihood):
 class GaussianPredictive(Predictive):
     """N(mean_f, var_f + variance)."""
 
+    likelihood: Gaussian
+
     @property
-    def mean(self) -> np.ndarray:
+    def mean(self) -> Floats:
         return self.mean_f
 
     @property
-    def variance(self) -> np.ndarray:
+    def variance(self) -> Floats:
         return self.var_f + self.likelihood.variance
 
-    def log_density(self, y: ArrayLike) -> np.ndarray:
-        return -0.5 * ((y - self.mean) ** 2 / self.variance + np.log(2 * math.pi * self.variance))
+    def log_density(self, y: ArrayLike) -> Floats:
+        error = np.asarray(y, np.float64) - self.mean
+        return -0.5 * (error**2 / self.variance + np.log(2 * math.pi * self.variance))
 
-    def cdf(self, y: ArrayLike) -> np.ndarray:
-        return ndtr((y - self.mean) / np.sqrt(self.variance))
+    def cdf(self, y: ArrayLike) -> Floats:
+        below: Floats = ndtr((np.asarray(y, np.float64) - self.mean) / np.sqrt(self.variance))
+        return below
 
-    def _quantile(self, level: float) -> np.ndarray:
-        return self.mean + np.sqrt(self.variance) * ndtri(level)
+    def _quantile(self, level: float) -> Floats:
+        return self.mean + np.sqrt(self.variance) * float(ndtri(level))

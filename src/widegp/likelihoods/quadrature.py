@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
+
+from widegp.data.arrays import Floats
 
 NODES = 257  # of the trapezoidal rule, whose error falls exponentially for smooth integrands that die out
 DROP = 42.0  # e^-42: where an integrand has fallen by this much, the rest of it is below rounding
@@ -19,8 +22,9 @@ CHUNK = 2048  # rows whose nodes are held at a time
 CERTAIN = 1e-12  # a latent with a smaller sd, beside 1 + |m|, is a number
 REACH = 9.0  # standard deviations beyond which N(m, v) is dropped: 2e-19 of it
 
-Log = Callable[[np.ndarray, slice], np.ndarray]
-Slope = Callable[[np.ndarray, slice], tuple[np.ndarray, np.ndarray]]
+Log = Callable[[Floats, slice], Floats]
+Slope = Callable[[Floats, slice], tuple[Floats, Floats]]
+Function = Callable[[Floats], Floats]
 
 
 def chunks(n_rows: int) -> Iterator[slice]:
@@ -28,7 +32,7 @@ def chunks(n_rows: int) -> Iterator[slice]:
     return (slice(start, min(start + CHUNK, n_rows)) for start in range(0, n_rows, CHUNK))
 
 
-def log_expectation(log_p: Log, slopes: Slope, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+def log_expectation(log_p: Log, slopes: Slope, mean: Floats, variance: Floats) -> Floats:
     """log int exp(l(f)) N(f; m, v) df for l concave in f, (n,), by the trapezoidal rule about the mode.
 
     ``log_p(f, rows)`` gives l at f (b, Q) for a slice of rows, ``slopes(f, rows)`` (l', -l'') at f (b,).
@@ -39,11 +43,11 @@ def log_expectation(log_p: Log, slopes: Slope, mean: np.ndarray, variance: np.nd
     return out
 
 
-def _log_expectation(log_p: Log, slopes: Slope, m: np.ndarray, v: np.ndarray, rows: slice) -> np.ndarray:
+def _log_expectation(log_p: Log, slopes: Slope, m: Floats, v: Floats, rows: slice) -> Floats:
     certain = v <= CERTAIN**2 * (1 + np.abs(m)) ** 2
     v = np.where(certain, 1.0, v)
 
-    def total(x: np.ndarray) -> np.ndarray:
+    def total(x: Floats) -> Floats:
         return log_p(m[:, None] + x, rows) - 0.5 * x**2 / v[:, None]
 
     mode = _mode(slopes, m, v, rows)
@@ -57,7 +61,7 @@ def _log_expectation(log_p: Log, slopes: Slope, m: np.ndarray, v: np.ndarray, ro
     return np.where(certain, log_p(m[:, None], rows)[:, 0], value)
 
 
-def _mode(slopes: Slope, m: np.ndarray, v: np.ndarray, rows: slice) -> np.ndarray:
+def _mode(slopes: Slope, m: Floats, v: Floats, rows: slice) -> Floats:
     """The root x of l'(m + x) - x/v by Newton steps inside a bracket; l' decreases, so the root lies between
     0 and v l'(m).
     """
@@ -80,10 +84,10 @@ def _mode(slopes: Slope, m: np.ndarray, v: np.ndarray, rows: slice) -> np.ndarra
     return x
 
 
-def _reach(total: Callable, mode: np.ndarray, top: np.ndarray, side: float, sd: np.ndarray) -> np.ndarray:
+def _reach(total: Function, mode: Floats, top: Floats, side: float, sd: Floats) -> Floats:
     """How far from the mode a concave function has fallen by DROP, within a few per cent and from above."""
 
-    def fallen(distance: np.ndarray) -> np.ndarray:
+    def fallen(distance: Floats) -> npt.NDArray[np.bool]:
         return (top - total((mode + side * distance)[:, None]))[:, 0] > DROP
 
     high = 9.0 * sd
@@ -98,8 +102,8 @@ def _reach(total: Callable, mode: np.ndarray, top: np.ndarray, side: float, sd: 
 
 
 def expectation(
-    h: Log, mean: np.ndarray, variance: np.ndarray, centre: np.ndarray, width: np.ndarray
-) -> np.ndarray:
+    h: Log, mean: Floats, variance: Floats, centre: Floats, width: Floats
+) -> Floats:
     """int h(f) N(f; m, v) df, (n,), for h that changes within about ``width`` of ``centre``, both (n,).
 
     Gauss-Legendre on five panels of [m - 9 sd, m + 9 sd] that meet two and eight widths from the centre.
@@ -121,7 +125,7 @@ def expectation(
     return out
 
 
-def integer_quantile(cdf: Callable[[np.ndarray], np.ndarray], level: float, guess: np.ndarray) -> np.ndarray:
+def integer_quantile(cdf: Callable[[Floats], Floats], level: float, guess: Floats) -> Floats:
     """The smallest integer k >= 0 with cdf(k) >= level, for each row: brackets doubled, then halved."""
     low, high = np.full(guess.shape, -1.0), np.maximum(np.floor(guess), 0.0)
     while np.any(short := cdf(high) < level):
@@ -138,9 +142,9 @@ def integer_quantile(cdf: Callable[[np.ndarray], np.ndarray], level: float, gues
 
 
 def monotone_root(
-    function: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], level: float, start: np.ndarray,
-    scale: np.ndarray,
-) -> np.ndarray:  # fmt: skip
+    function: Callable[[Floats], tuple[Floats, Floats]], level: float, start: Floats,
+    scale: Floats,
+) -> Floats:  # fmt: skip
     """y with F(y) = level for each row, where ``function(y)`` gives F and its slope, both (n,).
 
     Newton steps inside a bracket, ``scale`` about the start at first and doubled until it holds the root.

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_softmax, ndtri, softmax
 from scipy.stats import qmc
 
+from widegp.data.arrays import Floats
 from widegp.likelihoods.base import finite_rows, refuse
 from widegp.likelihoods.quadrature import chunks
 
@@ -23,25 +24,26 @@ class SoftmaxTerms(NamedTuple):
     dW (n, C), the derivative of W_c by f_c.
     """
 
-    log_p: np.ndarray
-    d1: np.ndarray
-    W: np.ndarray
-    dW: np.ndarray
-    P: np.ndarray
+    log_p: Floats
+    d1: Floats
+    W: Floats
+    dW: Floats
+    P: Floats
 
     @property
-    def hessian(self) -> np.ndarray:
+    def hessian(self) -> Floats:
         """-d2 log p / df df' = diag(P) - P P', (n, C, C)."""
         return self.P[:, :, None] * np.eye(self.P.shape[1]) - self.P[:, :, None] * self.P[:, None, :]
 
     @property
-    def third(self) -> np.ndarray:
+    def third(self) -> Floats:
         """d3 log p / df_a df_b df_c, (n, C, C, C): minus the third cumulants of the one-hot class."""
         P, eye = self.P, np.eye(self.P.shape[1])
-        pairs = np.einsum("na,nb,ac->nabc", P, P, eye)
+        pairs: Floats = np.einsum("na,nb,ac->nabc", P, P, eye)
         pairs = pairs + np.einsum("na,nb,bc->nabc", P, P, eye) + np.einsum("na,nc,ab->nabc", P, P, eye)
-        same = np.einsum("na,ab,bc->nabc", P, eye, eye)
-        return -(same - pairs + 2 * np.einsum("na,nb,nc->nabc", P, P, P))
+        same: Floats = np.einsum("na,ab,bc->nabc", P, eye, eye)
+        triples: Floats = np.einsum("na,nb,nc->nabc", P, P, P)
+        return pairs - same - 2 * triples
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,13 @@ class Softmax:
 
     name = "softmax"
 
-    def check(self, y: ArrayLike) -> np.ndarray:
+    def check(self, y: ArrayLike) -> Floats:
         y = finite_rows(y, self.name)
         bad = (y < 0) | (y >= self.n_classes) | (y != np.floor(y))
         refuse(bad, y, f"{self.n_classes} classes are numbered 0 to {self.n_classes - 1}; number them so")
         return y
 
-    def terms(self, y: np.ndarray, f: np.ndarray) -> SoftmaxTerms:
+    def terms(self, y: Floats, f: Floats) -> SoftmaxTerms:
         seen = np.asarray(y, int)
         log_P = log_softmax(f, axis=1)
         P = np.exp(log_P)
@@ -71,17 +73,18 @@ class Softmax:
         d1[rows, seen] = rest[rows, seen]
         return SoftmaxTerms(log_P[rows, seen], d1, P * rest, P * rest * (rest - P), P)
 
-    def level(self, y: np.ndarray, offset: ArrayLike = 0.0) -> np.ndarray:
+    def level(self, y: Floats, offset: ArrayLike = 0.0) -> Floats:
         """Log shares of the classes with mean 0, (C,); half a row of each added so that they are finite."""
         counts = np.bincount(np.asarray(y, int), minlength=self.n_classes) + 0.5
-        return np.log(counts) - np.mean(np.log(counts)) - np.mean(np.asarray(offset, float))
+        log_share: Floats = np.log(counts)
+        return log_share - float(np.mean(log_share)) - float(np.mean(np.asarray(offset, float)))
 
-    def start(self, y: np.ndarray) -> np.ndarray:
+    def start(self, y: Floats) -> Floats:
         return np.zeros((len(y), self.n_classes))
 
-    def sample(self, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def sample(self, f: Floats, rng: np.random.Generator) -> Floats:
         """A class for each row of f (..., C): the largest of f plus Gumbel noise."""
-        return np.argmax(f + rng.gumbel(size=f.shape), axis=-1).astype(float)
+        return np.asarray(np.argmax(f + rng.gumbel(size=f.shape), axis=-1), np.float64)
 
     def predictive(self, mean: ArrayLike, variance: ArrayLike) -> SoftmaxPredictive:
         """The distribution of the class where f_c ~ N(mean_c, variance_c) independently; both (n, C)."""
@@ -99,11 +102,11 @@ class SoftmaxPredictive:
     """P(y = c) = E softmax(f)_c over f ~ N(mean_f, diag var_f), by 512 Sobol points and their mirrors."""
 
     likelihood: Softmax
-    mean_f: np.ndarray
-    var_f: np.ndarray
+    mean_f: Floats
+    var_f: Floats
 
     @property
-    def probabilities(self) -> np.ndarray:
+    def probabilities(self) -> Floats:
         """(n, C); rows add up to 1."""
         sobol = qmc.Sobol(self.likelihood.n_classes, scramble=True, seed=0).random_base2(LOG2_POINTS)
         normal = ndtri(sobol)
@@ -115,12 +118,13 @@ class SoftmaxPredictive:
                 out[rows] += softmax(self.mean_f[rows] + sd[rows] * t, axis=1)
         return out / len(nodes)
 
-    def log_density(self, y: ArrayLike) -> np.ndarray:
+    def log_density(self, y: ArrayLike) -> Floats:
         """log P(y_i), (n,)."""
         seen = self.likelihood.check(y).astype(int)
-        return np.log(self.probabilities[np.arange(len(seen)), seen])
+        probability: Floats = self.probabilities[np.arange(len(seen)), seen]
+        return np.log(probability)
 
-    def sample(self, rng: np.random.Generator, size: int = 1) -> np.ndarray:
+    def sample(self, rng: np.random.Generator, size: int = 1) -> Floats:
         """Draws of classes, (size, n)."""
         f = self.mean_f + np.sqrt(self.var_f) * rng.standard_normal((size, *self.mean_f.shape))
         return self.likelihood.sample(f, rng)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp, ndtr, psi, stdtrit
 
+from widegp.data.arrays import Floats
 from widegp.likelihoods.base import Likelihood, Parameter, Predictive, PsiTerms, Terms, finite_rows, per_row
 from widegp.likelihoods.quadrature import chunks, monotone_root
 from widegp.registry import saveable
@@ -41,10 +42,10 @@ class StudentT(Likelihood):
     name = "student-t"
     parameters = (Parameter("nu", 2.05, 200.0), Parameter("scale", 1e-6, 1e6))
 
-    def check(self, y: ArrayLike) -> np.ndarray:
+    def check(self, y: ArrayLike) -> Floats:
         return finite_rows(y, self.name)
 
-    def terms(self, y: np.ndarray, f: np.ndarray) -> Terms:
+    def terms(self, y: Floats, f: Floats) -> Terms:
         nu, s2, e = self.nu, self.scale**2, y - f
         D = nu * s2 + e**2
         W = np.full(e.shape, (nu + 1) / ((nu + 3) * s2))
@@ -54,7 +55,7 @@ class StudentT(Likelihood):
         step = (nu + 1) / D * np.maximum(2 * nu * s2 / D - 1, LEAST_SHARE)
         return Terms(log_p, (nu + 1) * e / D, d2, d3, W, np.zeros_like(W), step)
 
-    def psi_terms(self, y: np.ndarray, f: np.ndarray) -> PsiTerms:
+    def psi_terms(self, y: Floats, f: Floats) -> PsiTerms:
         nu, s, e = self.nu, self.scale, y - f
         D = nu * s**2 + e**2
         constant = 0.5 * (psi((nu + 1) / 2) - psi(nu / 2) - 1 / nu)
@@ -66,7 +67,7 @@ class StudentT(Likelihood):
         W = np.broadcast_to([W_nu, W_scale], (*e.shape, 2))
         return PsiTerms(np.stack([by_nu, by_scale], -1), np.stack([d1_nu, d1_scale], -1), W.copy())
 
-    def level(self, y: np.ndarray, offset: ArrayLike = 0.0, weight: ArrayLike = 1.0) -> float:
+    def level(self, y: Floats, offset: ArrayLike = 0.0, weight: ArrayLike = 1.0) -> float:
         """The median, the mean of the two middle values where half the weight lies below the upper one."""
         rest, weight = y - np.asarray(offset, float), per_row(weight, y)
         order = np.argsort(rest)
@@ -74,10 +75,10 @@ class StudentT(Likelihood):
         middle = np.searchsorted(below, [0.5 - 1e-12, 0.5 + 1e-12])
         return float(np.mean(rest[order][middle]))
 
-    def start(self, y: np.ndarray) -> np.ndarray:
+    def start(self, y: Floats) -> Floats:
         return y.copy()
 
-    def sample(self, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def sample(self, f: Floats, rng: np.random.Generator) -> Floats:
         return f + self.scale * rng.standard_t(self.nu, f.shape)
 
     def predictive(self, mean: ArrayLike, variance: ArrayLike) -> StudentTPredictive:
@@ -96,41 +97,43 @@ class StudentTPredictive(Predictive):
     u = nu scale^2 / (y - mean_f)^2, where a row in the tail has its largest part, it falls as u^(nu/2).
     """
 
+    likelihood: StudentT
+
     @property
-    def mean(self) -> np.ndarray:
+    def mean(self) -> Floats:
         return self.mean_f
 
     @property
-    def variance(self) -> np.ndarray:
+    def variance(self) -> Floats:
         return self.var_f + self.likelihood.scale**2 * self.likelihood.nu / (self.likelihood.nu - 2)
 
-    def log_density(self, y: ArrayLike) -> np.ndarray:
+    def log_density(self, y: ArrayLike) -> Floats:
         e = np.asarray(y, float) - self.mean_f
 
-        def gaussian(e: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        def gaussian(e: Floats, variance: Floats) -> Floats:
             return -0.5 * (e**2 / variance + np.log(2 * math.pi * variance))
 
         return self._mixed(gaussian, e)
 
-    def cdf(self, y: ArrayLike) -> np.ndarray:
+    def cdf(self, y: ArrayLike) -> Floats:
         e = np.asarray(y, float) - self.mean_f
         with np.errstate(divide="ignore"):
             tail = np.exp(self._mixed(lambda e, v: np.log(ndtr(-np.abs(e) / np.sqrt(v))), e))
         return np.where(e < 0, tail, 1 - tail)
 
-    def _quantile(self, level: float) -> np.ndarray:
+    def _quantile(self, level: float) -> Floats:
         # The lower half and its mirror image: near level 1 digits of the cdf would be lost.
         tail = min(level, 1 - level)
         t = -stdtrit(self.likelihood.nu, tail) if tail < 0.5 else 0.0
         width = np.sqrt(self.variance) + self.likelihood.scale * t
 
-        def at(e: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def at(e: Floats) -> tuple[Floats, Floats]:
             return self.cdf(self.mean_f + e), np.exp(self.log_density(self.mean_f + e))
 
         e = monotone_root(at, tail, -0.5 * width, 0.5 * width) if tail < 0.5 else np.zeros_like(width)
         return self.mean_f + (e if level < 0.5 else -e)
 
-    def _mixed(self, log_h, e: np.ndarray) -> np.ndarray:  # type: ignore[no-untyped-def]
+    def _mixed(self, log_h, e: Floats) -> Floats:  # type: ignore[no-untyped-def]
         """log int exp(log_h(e, var_f + scale^2/u)) Gamma(u; nu/2, nu/2) du, (n,)."""
         half, s2 = 0.5 * self.likelihood.nu, self.likelihood.scale**2
         out = np.empty(e.shape)

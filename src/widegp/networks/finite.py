@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Self
@@ -20,6 +20,7 @@ from widegp.neighbors.threads import in_threads
 from widegp.networks.activations import Activation, Named, check_second_moment, resolve
 from widegp.networks.limits import blocks_of, limit_kernel
 from widegp.networks.priors import Prior, check_prior, unit_draws
+from widegp.progress import Listener, Progress
 
 BLOCK_BYTES = 32 * 2**20
 """Hidden units are drawn in blocks whose weights and values fit this."""
@@ -94,12 +95,12 @@ class Network(ABC):
         X: np.ndarray,
         n_draws: int = 1,
         rng: np.random.Generator | int | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Listener | None = None,
     ) -> np.ndarray:
         """f_k(x) = b_k + sum_m sqrt(w_m) sum_j v_kj^(m) h_m(a_j + u_j.x) of ``n_draws`` networks.
 
         X (n, I) -> (n_draws, n, K). Hidden units pass by in blocks, so that memory is O(n) however wide the
-        network; their size does not change the draw. ``progress`` is called with the units done and all.
+        network; their size does not change the draw. ``progress`` is told of the hidden units done.
         """
         X = _table(X)
         rng = np.random.default_rng(rng)
@@ -111,7 +112,7 @@ class Network(ABC):
             in_threads(partial(_add_outputs, f[draws], X, layer, output, self.blocks()), tiles)
             done += layer.shape[0] * layer.shape[1]
             if progress is not None:
-                progress(done, n_draws * self.width)
+                progress(Progress.step("drawing", done, n_draws * self.width))
         return f
 
     def hidden_moments(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ANCHOR_RULES = ("first", "kmeans")
-PAPER_RANK = 500
 TEST_SHARE = 10
 """One row in ten is held out."""
 

@@ -14,19 +14,14 @@ from widegp.approximations.build import Builder
 from widegp.approximations.layout import Dials
 from widegp.compute.backend import choose_backend
 from widegp.data.preprocessing import InputScaler, TargetScaler
-from widegp.inference.fit import OptimizerSettings, fit_map
+from widegp.inference.fit import OptimizerSettings, Run, fit_map
 from widegp.inference.objective import Problem, start_values
-from widegp.inference.priors import Beta, InverseGamma, Prior
+from widegp.inference.protocol import NOISE_FRACTION, RANK, REAL_NOISE_START, START, STEPS, paper_priors
 from widegp.kernels.closed import Mixed
-from widegp.paper.plan import PAPER_RANK, TEST_SHARE
+from widegp.paper.plan import TEST_SHARE
 from widegp.prediction import make_predictor
 from widegp.warps import make_warp
 
-EPOCHS = 50
-NOISE_FRACTION = 0.04
-REAL_NOISE_START = 0.02**2
-PRIOR_WEIGHT = 100.0
-LEVEL_MODE = 1.01
 PIT_BINS = 10
 LEVELS = np.linspace(0.05, 0.95, 19)
 
@@ -67,22 +62,10 @@ def held_out(X: np.ndarray, y: np.ndarray, seed: int) -> Split:
     return Split(X[train], y[train], X[test], y[test])
 
 
-def paper_priors(noise: float) -> dict[str, Prior]:
-    """Priors with their modes where the fit starts, as heavy as 100 observations.
-
-    The paper gives none. Under flat ones sigma_b2, sigma_a2 and w of the scenarios move by +-0.03 with the
-    sign of one draw's level; the published values are steady, and sigma_b2 is 1.01 on average.
-    """
-    modes = {"sigma_a2": 1.0, "sigma_u2": 1.0, "sigma_v2": 1.0, "sigma_b2": LEVEL_MODE, "sigma_eps2": noise}
-    variances = {name: InverseGamma(PRIOR_WEIGHT, (PRIOR_WEIGHT + 1) * mode) for name, mode in modes.items()}
-    fractions = {name: Beta(PRIOR_WEIGHT, PRIOR_WEIGHT) for name in ("alpha", "w")}
-    return {**variances, **fractions}
-
-
 def paper_fit(
     split: Split,
     anchors: str = "kmeans",
-    rank: int = PAPER_RANK,
+    rank: int = RANK,
     seed: int = 0,
     *,
     real: bool = False,
@@ -98,9 +81,7 @@ def paper_fit(
     inputs = InputScaler.fit(split.X, "minmax" if real else None)
     target = TargetScaler.fit(split.y) if real else TargetScaler(0.0, 1.0)
     X, y = inputs.transform(split.X), target.transform(split.y)
-    kernel = Mixed().replace(
-        sigma_a2=1.0, sigma_u2=1.0, sigma_b2=1.0, sigma_v2=1.0, alpha=0.5, w=0.5
-    )  # fmt: skip
+    kernel = Mixed().replace(**START)
     if noise_start is None:
         noise_start = REAL_NOISE_START if real else NOISE_FRACTION * float(np.mean(kernel.diag(X)))
     backend = choose_backend(kernel)
@@ -108,7 +89,7 @@ def paper_fit(
         builder = Builder(X, Dials("subset", rank, 0, anchors, "random", None), backend, seed)
         problem = Problem(kernel, y, make_warp("none"), paper_priors(noise_start))
         start = start_values(kernel, noise_start, np.zeros(0), None)
-        fitted = fit_map(builder, problem, start, OptimizerSettings("adam", EPOCHS, explore=False))
+        fitted = fit_map(builder, problem, start, Run(OptimizerSettings("adam", STEPS, explore=False)))
         values = {name: float(value) for name, value in fitted.values.items()}
         likelihood = fitted.objective.likelihood
         posterior = likelihood.posterior(problem.kernel_at(fitted.values), problem.observed(fitted.values))

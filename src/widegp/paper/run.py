@@ -17,8 +17,9 @@ from widegp.paper import real, scenarios, studies
 from widegp.paper.comparison import COLUMNS, MISS, PASS, Comparison
 from widegp.paper.plan import Plan
 from widegp.paper.published import TABLES
-from widegp.paper.store import Say, Store
+from widegp.paper.store import Store
 from widegp.paper.tables import BUILDERS
+from widegp.progress import Listener
 
 PAGE = "index.html"
 SCENARIO_TABLES = (
@@ -104,15 +105,16 @@ def parts_of(targets: Sequence[str]) -> list[str]:
 
 
 def run_paper(
-    out: str | os.PathLike[str], plan: Plan, targets: Sequence[str] = (), say: Say = lambda line: None
-) -> Report:
+    out: str | os.PathLike[str], plan: Plan, targets: Sequence[str] = (),
+    progress: Listener = lambda event: None,
+) -> Report:  # fmt: skip
     """Run what ``targets`` need, each result kept in ``out``; write a CSV file per table and a page."""
     from widegp.paper.page import render
 
     began, folder = time.perf_counter(), Path(out)
     parts = parts_of(targets)
     folder.mkdir(parents=True, exist_ok=True)
-    store = Store(folder, say)
+    store = Store(folder, progress)
     results: dict[str, Any] = {}
     for part in parts:
         found = PARTS[part](plan, store)

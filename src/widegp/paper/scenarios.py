@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from widegp.paper.plan import ANCHOR_RULES, PAPER_RANK, Plan
+from widegp.inference.protocol import RANK
+from widegp.paper.plan import ANCHOR_RULES, Plan
 from widegp.paper.protocol import Split, held_out, paper_fit, record, sound_fit
 from widegp.paper.store import Store
+from widegp.progress import Listener
 from widegp.simulate import Scenario, Simulation, mean_variance, scenario, simulate
 
 NAMES = tuple(f"C{k}" for k in range(1, 9))
@@ -30,7 +32,7 @@ def draw(
     chosen: Scenario,
     seed: int = 0,
     n_draws: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Listener | None = None,
     **settings: Any,
 ) -> Simulation:
     """The scenario's rows and draws of its target; at the paper's size those of `draw_scenario`."""
@@ -95,7 +97,7 @@ def paper_record(
     name: str, k: int, anchors: str, split: Callable[[int], Split], plan: Plan, store: Store
 ) -> Record:
     seed = seed_of(name, plan)
-    settings = {"case": name, "draw": k, "anchors": anchors, "seed": seed, "rank": PAPER_RANK}
+    settings = {"case": name, "draw": k, "anchors": anchors, "seed": seed, "rank": RANK}
 
     def compute() -> Record:
         part = split(k)

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from widegp.files import write_whole
+from widegp.progress import Listener, Progress
 from widegp.report.formatting import plain
-
-Say = Callable[[str], None]
 
 
 @dataclass
@@ -24,11 +23,11 @@ class Store:
     """A folder of results, each under a name and the settings that made it.
 
     A result is computed once: asked for again with the same settings it is read, with others it is computed
-    anew. ``say`` gets a line for each that was computed.
+    anew. ``progress`` is told of each that was computed, with its seconds.
     """
 
     folder: Path
-    say: Say = field(default=lambda line: None)
+    progress: Listener = field(default=lambda event: None)
 
     def result(self, name: str, settings: dict[str, Any], compute: Callable[[], dict[str, Any]]) -> Any:
         """What ``compute`` returns, as JSON has it; numbers that are not finite become None."""
@@ -42,7 +41,7 @@ class Store:
         result = plain(compute())
         kept = {"digest": wanted, "settings": plain(settings), "result": result}
         write_whole(path, json.dumps(kept, allow_nan=False, indent=1).encode())
-        self.say(f"{name}: {time.perf_counter() - began:.1f} s")
+        self.progress(Progress(name, seconds=time.perf_counter() - began))
         return result
 
     def arrays(
@@ -60,7 +59,7 @@ class Store:
         out = io.BytesIO()
         np.savez(out, allow_pickle=False, digest=np.array(wanted), **arrays)
         write_whole(path, out.getvalue())
-        self.say(f"{name}: {time.perf_counter() - began:.1f} s")
+        self.progress(Progress(name, seconds=time.perf_counter() - began))
         return arrays
 
     def _path(self, name: str, ending: str) -> Path:

@@ -13,14 +13,15 @@ from threadpoolctl import threadpool_limits
 from widegp.anchors import choose_anchors
 from widegp.approximations.whitening import JITTERS, whiten
 from widegp.compute.backend import choose_backend
+from widegp.inference.protocol import NOISE_FRACTION
 from widegp.kernels.base import Kernel
 from widegp.neighbors import nearest_earlier
 from widegp.networks import network_of
+from widegp.progress import Listener, Progress
 from widegp.simulate.covariance import row_covariance
-from widegp.simulate.sequential import Progress, draw_in_turn
+from widegp.simulate.sequential import draw_in_turn
 
 METHODS = ("vecchia", "network", "full-scale", "exact")
-NOISE_FRACTION = 0.04
 EXACT_ROWS = 20_000
 """Largest table drawn with ``method="exact"``: its covariance takes 3.2 GB."""
 
@@ -68,7 +69,7 @@ def simulate(
     rank: int = 1000,
     width: int | None = None,
     rng: np.random.Generator | int | None = None,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
 ) -> Simulation:
     """f ~ GP(0, K) at the rows of X (n, I), and y = f + e, e ~ N(0, sigma_eps2), section (dados_simulados).
 
@@ -90,7 +91,7 @@ def simulate(
         Draw k is the same whatever n_draws is; "vecchia" and "full-scale" weigh the neighbours once for all.
     neighbors : 500, or 30 with "full-scale".
     width : `default_width`.
-    progress : called with the work done and the work in all: rows, or hidden units.
+    progress : called with a `widegp.progress.Progress` that counts rows, or hidden units.
     """
     X = np.ascontiguousarray(X, float)
     if method not in METHODS:
@@ -132,7 +133,7 @@ def _normals(n: int, streams: list[np.random.Generator]) -> np.ndarray:
 
 
 def _exact(
-    kernel: Kernel, X: np.ndarray, settings: Any, shared: Any, streams: list, progress: Progress | None
+    kernel: Kernel, X: np.ndarray, settings: Any, shared: Any, streams: list, progress: Listener | None
 ) -> tuple[np.ndarray, float]:
     if len(X) > EXACT_ROWS:
         raise ValueError(
@@ -158,7 +159,7 @@ def _factored(kernel: Kernel, X: np.ndarray, normals: np.ndarray) -> tuple[np.nd
 
 
 def _vecchia(
-    kernel: Kernel, X: np.ndarray, settings: Settings, shared: Any, streams: list, progress: Progress | None
+    kernel: Kernel, X: np.ndarray, settings: Settings, shared: Any, streams: list, progress: Listener | None
 ) -> tuple[np.ndarray, float]:
     normals = _normals(len(X), streams)
     first = min(max(settings.block, 1), len(X))
@@ -177,7 +178,7 @@ def _full_scale(
     settings: Settings,
     shared: np.random.Generator,
     streams: list,
-    progress: Progress | None,
+    progress: Listener | None,
 ) -> tuple[np.ndarray, float]:
     """f = Phi w + r: w ~ N(0, I), r ~ GP(0, K - Phi Phi') drawn in turn."""
     anchors = choose_anchors(X, settings.rank, "random", shared).points
@@ -196,7 +197,7 @@ def _full_scale(
 
 
 def _network(
-    kernel: Kernel, X: np.ndarray, settings: Settings, shared: Any, streams: list, progress: Progress | None
+    kernel: Kernel, X: np.ndarray, settings: Settings, shared: Any, streams: list, progress: Listener | None
 ) -> tuple[np.ndarray, float]:
     network = network_of(kernel, settings.width)
     f = np.empty((len(X), len(streams)))
@@ -207,10 +208,11 @@ def _network(
     return f, 0.0
 
 
-def _shifted(progress: Progress | None, k: int, count: int, done: int, total: int) -> None:
-    """Report the k-th of ``count`` equal pieces of work."""
+def _shifted(progress: Listener | None, k: int, count: int, event: Progress) -> None:
+    """Tell of the k-th of ``count`` equal pieces of work."""
     if progress is not None:
-        progress(k * total + done, count * total)
+        total = event.total or 0
+        progress(Progress.step(event.stage, k * total + event.iteration, count * total))
 
 
 _DRAWERS: dict[str, Callable[..., tuple[np.ndarray, float]]] = {

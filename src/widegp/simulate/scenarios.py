@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from widegp.designs import DESIGNS
+from widegp.inference.protocol import NOISE_FRACTION
 from widegp.kernels import Mixed
-from widegp.simulate.draws import NOISE_FRACTION, Simulation, simulate
+from widegp.simulate.draws import Simulation, simulate
 
 REPLICATIONS = 20
 

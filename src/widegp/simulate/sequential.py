@@ -8,7 +8,6 @@ rows at a time, and the recursion that follows is a dot product per row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +16,9 @@ from threadpoolctl import threadpool_limits
 
 from widegp.approximations.whitening import JITTERS
 from widegp.neighbors.threads import in_threads
+from widegp.progress import Listener, Progress
 from widegp.simulate.covariance import RowCovariance
 
-Progress = Callable[[int, int], None]
 """Called with the rows done and the rows in all."""
 
 STRETCH_BYTES = 64 * 2**20
@@ -63,7 +62,7 @@ def draw_in_turn(
     f: np.ndarray,
     normals: np.ndarray,
     first: int,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
 ) -> float:
     """Fill f[first:] given f[:first] in place; returns the largest jitter that any row needed.
 
@@ -89,7 +88,7 @@ def draw_in_turn(
             f[i] = row.a @ earlier + np.sqrt(row.d) * normals[i]
         largest = max(largest, *(row.jitter for row in weights))
         if progress is not None:
-            progress(high, n)
+            progress(Progress.step("drawing", high, n))
     return largest
 
 

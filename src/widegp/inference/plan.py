@@ -1,0 +1,91 @@
+"""The stages of a fit and the evaluations of each: what `widegp.cost` turns into seconds.
+
+Evaluations are counted from the numbers of the code that makes them where it fixes them; those until an
+optimiser has converged are what some tables took.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from widegp.cost import (
+    COARSE_ROWS,
+    CURVATURE_ROWS,
+    EVALUATIONS_PER_ITERATION,
+    START_ROWS,
+    Calibration,
+    Size,
+    Stage,
+    evaluation_seconds,
+    search_seconds,
+)
+from widegp.inference.starts import DESCENTS, LONG, ROUGH, ROUGHNESS, SHORT
+
+# Evaluations until a stage has converged: one that knows nothing of the curvature, one that knows it from the
+# stage before, and one with a variance per input. Four tables took 32 to 83, 4 to 37 and 79 to 122.
+EVALUATIONS_FIRST, EVALUATIONS_NEXT, EVALUATIONS_ARD = 60, 10, 110
+# Of the short descents of a start, those that go on, and an eigendecomposition in evaluations.
+CONTINUED, PROFILE = 2, 1.6
+# Points of the design of K_mix: two places, and two shares of the smooth part except where it is rough.
+DESIGN = 1 + 2 * sum(1 if rough >= ROUGH else 2 for rough in ROUGHNESS)
+START_EVALUATIONS = EVALUATIONS_PER_ITERATION * (DESCENTS * SHORT + CONTINUED * LONG) + PROFILE * DESIGN
+# Searches for neighbours per stage, with one variance for all inputs and with one for each.
+SEARCHES, SEARCHES_ARD = 1.2, 2.5
+# Directions along which the curvature is measured, each by one gradient.
+CURVATURE_DIRECTIONS = 7
+
+
+def coarse_sizes(n_rows: int) -> list[int]:
+    """n / 4^k, the smallest of at least COARSE_ROWS first, up to n / 4."""
+    return [n_rows // 4**k for k in range(19, 0, -1) if n_rows // 4**k >= COARSE_ROWS]
+
+
+def fit_plan(
+    size: Size, rates: Calibration, explores: bool = True, max_iter: int = 100, to_the_end: bool = False,
+    parts: bool | None = None,
+) -> tuple[Stage, ...]:  # fmt: skip
+    """The stages of a fit in their order: start, coarse ones, whole, posterior, curvature.
+
+    explores : whether the fit finds its start itself, as it does unless it is given one.
+    max_iter : of the optimiser, which stops before unless ``to_the_end``.
+    parts : whether there are coarse stages; by default where the fit finds its start.
+    """
+    stages = []
+    if explores:
+        few = Size("exact", min(size.n_rows, START_ROWS), size.n_inputs, 0, 0)
+        stages.append(Stage("start", few.n_rows, 0.0, evaluation_seconds(few, rates), START_EVALUATIONS))
+    descents = [("whole", size)]
+    if (explores if parts is None else parts) and size.approximation.coarse:
+        # One variance serves all inputs there.
+        smaller = [replace(size, n_rows=rows, ard=False) for rows in coarse_sizes(size.n_rows)]
+        descents = [("coarse", part) for part in smaller] + descents
+    evaluations = EVALUATIONS_FIRST
+    for name, part in descents:
+        expected = EVALUATIONS_ARD if part.ard else evaluations
+        most = max_iter if to_the_end else min(expected, EVALUATIONS_PER_ITERATION * max_iter)
+        stages.append(_descent(name, part, rates, most))
+        evaluations = EVALUATIONS_NEXT
+    return (*stages, *_afterwards(size, rates))
+
+
+def _descent(name: str, size: Size, rates: Calibration, evaluations: float) -> Stage:
+    """Anchors and neighbours are found, then an optimiser runs."""
+    each, before = evaluation_seconds(size, rates), 0.0
+    if size.shape.m:
+        before += (SEARCHES_ARD if size.ard else SEARCHES) * search_seconds(size, rates)
+    if len(size.approximation.metrics) > 1:
+        # The likelier of two sets of anchors is kept.
+        before += 2 * each
+    return Stage(name, size.n_rows, before, each, evaluations)
+
+
+def _afterwards(size: Size, rates: Calibration) -> tuple[Stage, Stage]:
+    """One pass without gradient for the posterior; gradients along each parameter for the curvature."""
+    few = size
+    if size.n_rows > 2 * CURVATURE_ROWS and size.approximation.coarse:
+        few = replace(size, n_rows=CURVATURE_ROWS)
+    posterior, curvature = 0.4 * evaluation_seconds(size, rates), evaluation_seconds(few, rates)
+    return (
+        Stage("posterior", size.n_rows, posterior, 0.0, 0),
+        Stage("curvature", few.n_rows, CURVATURE_DIRECTIONS * curvature, 0.0, 0),
+    )
