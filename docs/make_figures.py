@@ -217,7 +217,38 @@ def conformal() -> Figure:
     return figure
 
 
+def metric() -> Figure:
+    """A function of one direction under one variance and under a learned metric; the metric; varying noise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 8))
+    y = np.sin(1.5 * (X[:, 0] - X[:, 1])) + 0.1 * rng.standard_normal(400)
+    figure, (fit, matrix, noise) = panels(3, 11.0)
+    for kind, color in (("iso", ORANGE), ("learned", BLUE)):
+        model = WideGPRegressor.plain(metric=kind, random_state=0).fit(X[:200], y[:200])
+        fit.plot(y[200::2], model.predict(X[200::2]), "o", ms=3, color=color, label=f'metric="{kind}"')
+    fit.plot([-1.3, 1.3], [-1.3, 1.3], "--", color=GREY, lw=1)
+    fit.set(xlabel="new target", ylabel="prediction")
+    fit.legend(frameon=False, fontsize=8, loc="upper left")
+    A = model.metric_
+    matrix.imshow(A @ A.T, cmap="RdBu_r", norm=matplotlib.colors.CenteredNorm())
+    matrix.set(title="learned covariance of hidden weights", xlabel="input", ylabel="input")
+    x = rng.uniform(-2, 2, (500, 1))
+    sd = 0.4 * np.exp(0.6 * x[:, 0])
+    z = np.sin(2 * x[:, 0]) + sd * rng.standard_normal(500)
+    varying = WideGPRegressor.plain(noise="varying", random_state=0).fit(x, z)
+    grid = np.linspace(-2, 2, 100)[:, None]
+    lower, upper = varying.predict_interval(grid)
+    noise.fill_between(grid[:, 0], lower, upper, color=BLUE, alpha=0.2, lw=0, label='95%, noise="varying"')
+    for side in (-1.96, 1.96):
+        edge = np.sin(2 * grid[:, 0]) + side * 0.4 * np.exp(0.6 * grid[:, 0])
+        noise.plot(grid[:, 0], edge, "--", color=GREY, lw=1, label="truth" if side > 0 else None)
+    noise.plot(x[::3, 0], z[::3], "o", color=VERMILLION, ms=2)
+    noise.legend(frameon=False, fontsize=8, loc="upper left")
+    return figure
+
+
 FIGURES: dict[str, Callable[[], Figure]] = {
+    "metric": metric,
     "first-fit": first_fit,
     "kernels": kernels,
     "networks": networks,
