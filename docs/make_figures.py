@@ -218,7 +218,7 @@ def conformal() -> Figure:
 
 
 def metric() -> Figure:
-    """A function of one direction under one variance and under a learned metric; the metric; varying noise."""
+    """A function of one direction under one variance and a learned metric; the metric; varying noise."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 8))
     y = np.sin(1.5 * (X[:, 0] - X[:, 1])) + 0.1 * rng.standard_normal(400)

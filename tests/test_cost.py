@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from widegp import cost
 from widegp.approximations.base import ENTRY, MOVED, PAIR_ENTRY
+from widegp.choices.chosen import LEAST_ROWS
 from widegp.choices.plan import TRIALS, chosen_plan
 from widegp.choices.search import splits
 from widegp.compute.backend import BLOCK_BYTES
@@ -213,7 +214,7 @@ class TestChosenPlan:
             ("posterior", 40_000), ("curvature", 40_000),
         ]  # fmt: skip
 
-    @pytest.mark.parametrize("n_rows", [100, 399, 400, 1500, 2999, 3000])
+    @pytest.mark.parametrize("n_rows", [LEAST_ROWS, 399, 400, 1500, 2999, 3000])
     def test_a_part_is_as_large_as_the_splits_are(self, n_rows):
         pairs = splits(n_rows, 0)
         stage = chosen_plan(Size("exact", n_rows, 3, 0, 0), RATES)[0]
@@ -222,7 +223,7 @@ class TestChosenPlan:
         assert stage.each == cost.evaluation_seconds(Size("exact", rows, 3, 0, 0), RATES)
 
     def test_few_rows_are_fitted_plainly(self):
-        size = Size("exact", 99, 3, 0, 0)
+        size = Size("exact", LEAST_ROWS - 1, 3, 0, 0)
         assert chosen_plan(size, RATES) == fit_plan(size, RATES)
 
     def test_a_small_table_starts_from_where_the_choices_end(self):
