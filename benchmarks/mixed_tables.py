@@ -1,4 +1,4 @@
-"""Tables of mixed types beside LightGBM: ``python benchmarks/mixed_tables.py diamonds hotel_rates --seeds 0``.
+"""Tables of mixed types beside LightGBM: ``python benchmarks/mixed_tables.py diamonds --seeds 0``.
 
 The split of the shared folder: the first tenth of NumPy's default_rng(0).permutation(n) tests. ``--kind
 widegp`` is `WideGPRegressor()` behind the encoding of `TableModel`, ``lightgbm`` LightGBM on the same rows,
