@@ -51,5 +51,7 @@ def test_fit_and_prediction_are_the_local_ones(name, accelerator):
     there, here = answers(name, 300 if name == "exact" else 9000)
     # Each fit ends where it sees no more than a hundredth of a nat to gain, on its own side of the optimum.
     assert there[0] == pytest.approx(here[0], abs=0.15)
-    np.testing.assert_allclose(there[1], here[1], atol=5e-3)
-    np.testing.assert_allclose(there[2], here[2], rtol=5e-3)
+    # A hundredth of a nat is a seventh of a posterior sd in some direction, which moves the outermost rows by
+    # a twentieth of their sd of 0.2. That single steps agree to 1e-4 is tested above.
+    np.testing.assert_allclose(there[1], here[1], atol=0.02)
+    np.testing.assert_allclose(there[2], here[2], rtol=0.02)
