@@ -24,7 +24,7 @@ from widegp.inference.posterior_points import principal
 from widegp.registry import saveable
 
 # Draws of each round, and the degrees of freedom of their t.
-DRAWS = (300, 600, 1500)
+DRAWS = (300, 600, 700, 800)
 FREEDOM = 7
 # The shape of the Pareto tail up to which the estimate is relied on, and draws that a tail needs.
 RELIABLE = 0.7
@@ -48,8 +48,14 @@ class Evidence:
 
     @property
     def log_evidence(self) -> float:
-        """The sampled value where it can be relied on, else Laplace's."""
-        return self.sampled if self.sampled is not None and self.reliable else self.laplace
+        """The sampled value where it can be relied on, else the larger of the two.
+
+        A sample that has missed a part of the posterior is too low; above Laplace's value it shows that this
+        one is too low as well.
+        """
+        if self.sampled is None:
+            return self.laplace
+        return self.sampled if self.reliable else max(self.laplace, self.sampled)
 
 
 class Weighted(NamedTuple):
