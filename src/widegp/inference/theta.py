@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -92,7 +93,9 @@ class ParameterPosterior:
             label: KINDS[kind].map.forward(column).reshape(self.chains, -1)
             for label, kind, column in zip(self.labels, self.kinds, z.T, strict=True)
         }
-        return arviz.from_dict({"posterior": found})
+        # ArviZ 1 takes the groups as one mapping, earlier releases each by its name.
+        early = "posterior" in inspect.signature(arviz.from_dict).parameters
+        return arviz.from_dict(**({"posterior": found} if early else {"data": {"posterior": found}}))
 
     def __str__(self) -> str:
         ends = self.intervals()
