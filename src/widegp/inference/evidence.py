@@ -24,7 +24,7 @@ from widegp.inference.posterior_points import principal
 from widegp.registry import saveable
 
 # Draws of each round, and the degrees of freedom of their t.
-DRAWS = (300, 600, 700, 800)
+DRAWS = (300, 700, 1000, 2000)
 FREEDOM = 7
 # The shape of the Pareto tail up to which the estimate is relied on, and draws that a tail needs.
 RELIABLE = 0.7

@@ -130,7 +130,7 @@ def averages(asked: str, fitted: Fitted, exact: bool) -> str:
 def laplace(fitted: Fitted, check: bool = True) -> Averaged | None:
     """Weighted points around the mode of z; None where no Hessian can be made.
 
-    With ``check`` the evidence is checked by importance sampling, which takes about as long as three fits.
+    With ``check`` the evidence is checked by importance sampling, which takes longer than several fits.
     Where it can be relied on its draws stand for the posterior: the points alone are too narrow in directions
     that are far from Gaussian.
     """
