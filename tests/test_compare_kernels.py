@@ -54,7 +54,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     from widegp import compare_kernels as module
     from widegp.cli.app import app
 
-    monkeypatch.setattr(module, "compare_kernels", lambda X, y, seed, report: evidences(2.0))
+    monkeypatch.setattr(module, "compare_kernels", lambda X, y, seed, progress: evidences(2.0))
     X, y = drawn(ReLU(), 20)
     path = tmp_path / "table.csv"
     np.savetxt(path, np.column_stack([X, y]), delimiter=",", header="x,y", comments="")

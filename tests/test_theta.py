@@ -86,7 +86,7 @@ class TestEvidence:
         objective = problem.on(Dense(X, choose_backend(kernel, "native")), space)
         density = PosteriorDensity(objective, objective)
         found, drawn = evidence(density, density.mode(space.pack(free)))
-        axes = [np.linspace(-8, 9, 150), np.linspace(-6, 3, 150)]
+        axes = [np.linspace(-8, 9, 90), np.linspace(-6, 3, 90)]
         grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2)
         cell = np.prod([axis[1] - axis[0] for axis in axes])
         logs = np.array([-density.value(z) for z in grid])
