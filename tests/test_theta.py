@@ -20,7 +20,7 @@ from widegp.inference.evidence import evidence, pareto_tail, smoothed
 from widegp.inference.objective import Problem
 from widegp.inference.parameters import ParameterSpace
 from widegp.inference.priors import default_priors
-from widegp.kernels import Mixed, ReLU, Tanh
+from widegp.kernels import Matern32, Mixed, ReLU, Tanh
 from widegp.report.parameters import describe_parameters
 from widegp.warps import make_warp
 
@@ -86,7 +86,7 @@ class TestEvidence:
         objective = problem.on(Dense(X, choose_backend(kernel, "native")), space)
         density = PosteriorDensity(objective, objective)
         found, drawn = evidence(density, density.mode(space.pack(free)))
-        axes = [np.linspace(-8, 9, 150), np.linspace(-6, 3, 150)]
+        axes = [np.linspace(-8, 9, 90), np.linspace(-6, 3, 90)]
         grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2)
         cell = np.prod([axis[1] - axis[0] for axis in axes])
         logs = np.array([-density.value(z) for z in grid])
@@ -230,6 +230,26 @@ class TestPosterior:
         pytest.importorskip("arviz")
         found = model.posterior_.to_arviz(draws=100)
         assert found["posterior"]["w"].shape == (1, 100)
+
+
+@pytest.mark.parametrize("kernel", [ReLU(), Matern32()], ids=["native", "xla"])
+def test_what_nuts_is_given_has_all_digits(kernel):
+    """Called back from JAX's own threads, in which float64 is off."""
+    import jax
+
+    from widegp.inference.sample import _potential
+
+    objective, z = map_objective(kernel, 0.1, *rows(20))
+    density = PosteriorDensity(objective, objective)
+    root = np.diag(np.linspace(0.5, 1.5, len(z)))
+    u = np.random.default_rng(0).standard_normal(len(z))
+    with jax.enable_x64(True):
+        there = density(z + root @ u)
+        value, gradient = jax.jit(jax.value_and_grad(_potential(density, z, root)))(u)
+        far = jax.jit(_potential(density, z, root))(1e4 + u)
+    assert float(value) == pytest.approx(there.value, rel=1e-13)
+    np.testing.assert_allclose(gradient, root @ there.gradient, rtol=1e-10)
+    assert np.isinf(far)
 
 
 @pytest.mark.slow

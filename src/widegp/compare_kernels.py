@@ -23,7 +23,7 @@ from widegp.progress import Listener
 
 KERNELS = ("mixed", "tanh", "sigmoid", "relu", "leaky_relu")
 # Rows, drawn at random, beyond which the evidence takes minutes.
-MOST_ROWS = 300
+MOST_ROWS = 200
 # Nats between two kernels, and what such a difference is called (Kass and Raftery).
 WORDS = ((1.0, "hardly worth a mention"), (3.0, "positive"), (5.0, "strong"), (math.inf, "very strong"))
 

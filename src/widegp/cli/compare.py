@@ -57,7 +57,7 @@ def compare(
     predictions with intervals of the held-out rows.
 
     With --kernels no row is held out: which activation, or mixture of them, do the rows prefer, and how sure
-    is that? The answer is log p(y | kernel), the parameters integrated out, on at most 300 rows.
+    is that? The answer is log p(y | kernel), the parameters integrated out, on at most 200 rows.
 
     \b
     Examples:

@@ -3,11 +3,11 @@
     Laplace   log p(y, m) + (p/2) log 2 pi - (1/2) log det H    m the mode, H the Hessian of -log p(y, z)
     sampled   log (1/S) sum_s p(y, z_s) / q(z_s)                z_s ~ q = sum_r (S_r / S) q_r
 
-q_1 is a t around m with scale H^-1, each q_r after it a t with the mean and covariance that all draws before
-it have under their weights p / q. The largest weights are replaced by the order statistics of the generalised
-Pareto distribution fitted to them (Pareto smoothed importance sampling: Vehtari, Simpson, Gelman, Yao and
-Gabry). Its shape k tells whether the weights have a variance: below 0.7 the estimate can be relied on, above
-it is too low by an unknown amount.
+q_1 is a t around m with scale 4 H^-1, each q_r after it a t with the mean and covariance that all draws
+before it have under their weights p / q. The largest weights are replaced by the order statistics of the
+generalised Pareto distribution fitted to them (Pareto smoothed importance sampling: Vehtari, Simpson, Gelman,
+Yao and Gabry). Its shape k tells whether the weights have a variance: below 0.7 the estimate can be relied
+on, above it is too low by an unknown amount.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from widegp.inference.posterior_points import principal
 from widegp.registry import saveable
 
 # Draws of each round, and the degrees of freedom of their t.
-DRAWS = (300, 600, 1500)
+DRAWS = (400, 600, 1000, 2000)
 FREEDOM = 7
+# Scale of the first round over H^-1: twice as wide, so that no tail of the posterior is without draws.
+WIDER = 4.0
 # The shape of the Pareto tail up to which the estimate is relied on, and draws that a tail needs.
 RELIABLE = 0.7
 LEAST_TAIL = 5
@@ -48,8 +50,14 @@ class Evidence:
 
     @property
     def log_evidence(self) -> float:
-        """The sampled value where it can be relied on, else Laplace's."""
-        return self.sampled if self.sampled is not None and self.reliable else self.laplace
+        """The sampled value where it can be relied on, else the larger of the two.
+
+        A sample that has missed a part of the posterior is too low; above Laplace's value it shows that this
+        one is too low as well.
+        """
+        if self.sampled is None:
+            return self.laplace
+        return self.sampled if self.reliable else max(self.laplace, self.sampled)
 
 
 class Weighted(NamedTuple):
@@ -75,7 +83,7 @@ def laplace_evidence(mode: Mode) -> float:
 def evidence(density: PosteriorDensity, mode: Mode, seed: int = 0) -> tuple[Evidence, Weighted]:
     """The evidence, and the draws whose weights made it, by sum(DRAWS) evaluations."""
     (sds, vectors), rng = principal(mode.hessian), np.random.default_rng(seed)
-    proposals = [_Proposal(mode.z, (vectors * sds**2) @ vectors.T)]
+    proposals = [_Proposal(mode.z, WIDER * (vectors * sds**2) @ vectors.T)]
     z, loss = np.empty((0, mode.z.size)), np.empty(0)
     for count in DRAWS:
         more = proposals[-1].draws(count, rng)

@@ -84,7 +84,8 @@ def _potential(density: PosteriorDensity, centre: np.ndarray, root: np.ndarray) 
         z = centre + root @ np.asarray(u).view(np.float64)[:, 0]
         if np.any((z < low) | (z > high)):
             return np.append(np.inf, np.zeros_like(z)).view(np.uint32).reshape(-1, 2)
-        value, gradient, _, problem = density(z)
+        with jax.enable_x64(True):
+            value, gradient, _, problem = density(z)
         found = np.append(value, root.T @ gradient)
         if problem is not None or not np.all(np.isfinite(found)):
             found = np.append(np.inf, np.zeros_like(z))

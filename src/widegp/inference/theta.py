@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -92,7 +93,9 @@ class ParameterPosterior:
             label: KINDS[kind].map.forward(column).reshape(self.chains, -1)
             for label, kind, column in zip(self.labels, self.kinds, z.T, strict=True)
         }
-        return arviz.from_dict({"posterior": found})
+        # ArviZ 1 takes the groups as one mapping, earlier releases each by its name.
+        early = "posterior" in inspect.signature(arviz.from_dict).parameters
+        return arviz.from_dict(**({"posterior": found} if early else {"data": {"posterior": found}}))
 
     def __str__(self) -> str:
         ends = self.intervals()
@@ -127,7 +130,7 @@ def averages(asked: str, fitted: Fitted, exact: bool) -> str:
 def laplace(fitted: Fitted, check: bool = True) -> Averaged | None:
     """Weighted points around the mode of z; None where no Hessian can be made.
 
-    With ``check`` the evidence is checked by importance sampling, which takes about as long as three fits.
+    With ``check`` the evidence is checked by importance sampling, which takes longer than several fits.
     Where it can be relied on its draws stand for the posterior: the points alone are too narrow in directions
     that are far from Gaussian.
     """
