@@ -6,7 +6,7 @@ psi holds the logarithms of the likelihood's parameters.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,6 +20,13 @@ from widegp.laplace import Mode, Pseudo, Response, Solved, evidence, find_mode
 TOLERANCE = 1e-4  # of the mode; the evidence of n rows is then right to better than 1e-8 n
 
 
+@dataclass
+class Known:
+    """The mode f (n,) found last at the rows of a problem, or None: Newton's method begins there."""
+
+    f: np.ndarray | None = None
+
+
 @dataclass(frozen=True)
 class LatentProblem:
     """What is estimated from which responses: all of the MAP loss but the likelihood of the rows.
@@ -31,6 +38,7 @@ class LatentProblem:
     response: Response
     priors: dict[str, Prior]
     noise: float = 1.0
+    known: Known = field(default_factory=Known, compare=False)
 
     @property
     def weight(self) -> np.ndarray:
@@ -52,7 +60,8 @@ class LatentProblem:
 
     def restricted(self, rows: np.ndarray) -> LatentProblem:
         """The same problem on a part of the table."""
-        return replace(self, response=self.response.of(rows))
+        known = Known() if self.known.f is None else Known(self.known.f[rows])
+        return replace(self, response=self.response.of(rows), known=known)
 
     def kernel_at(self, values: Values) -> Kernel:
         """The kernel with the given parameters."""
@@ -90,13 +99,14 @@ class RowNoise:
 class LaplaceObjective:
     """L(theta, psi) = -log q(y | X, theta, psi) - log p(theta).
 
-    ``f`` is the mode of the last evaluation, where the next one begins.
+    Newton's method begins at the mode of the last evaluation of these rows, whatever the likelihood was.
+    ``last`` is the last evaluation: a point that ends one stage and begins the next is evaluated once.
     """
 
     likelihood: Likelihood
     problem: LatentProblem
     space: ParameterSpace
-    f: np.ndarray | None = None
+    last: tuple[np.ndarray, Answer] | None = field(default=None, init=False)
 
     @property
     def n_rows(self) -> float:
@@ -104,13 +114,18 @@ class LaplaceObjective:
         return self.likelihood.n_rows * float(self.problem.weight.mean())
 
     def __call__(self, z: np.ndarray) -> Answer:
-        values = self.space.unpack(z)
+        if self.last is None or not np.array_equal(self.last[0], z):
+            self.last = z.copy(), self._evaluated(z)
+        return self.last[1]
+
+    def _evaluated(self, z: np.ndarray) -> Answer:
+        values, known = self.space.unpack(z), self.problem.known
         solve = RowNoise(self.likelihood, self.problem.kernel_at(values))
         response = self.problem.response_at(values)
-        out = evidence(solve, response, self.f, TOLERANCE)
+        out = evidence(solve, response, known.f, TOLERANCE)
         if out.problem is not None or out.mode is None:
             return Answer(np.inf, np.zeros_like(z), 0.0, out.problem)
-        self.f = out.mode.f
+        known.f = out.mode.f
         prior, slopes = penalty(self.problem.priors, values)
         by_psi = out.by_psi * response.likelihood.psi
         gradient = {name: out.gradient.get(name, by_psi) + slopes[name] for name in values}
@@ -119,7 +134,7 @@ class LaplaceObjective:
     def mode(self, values: Values) -> Mode:
         """The mode of f at the given parameters, whose pseudo-targets predictions condition on."""
         solve = RowNoise(self.likelihood, self.problem.kernel_at(values))
-        return find_mode(solve, self.problem.response_at(values), self.f, TOLERANCE)
+        return find_mode(solve, self.problem.response_at(values), self.problem.known.f, TOLERANCE)
 
     def prior_gradient(self, z: np.ndarray) -> np.ndarray:
         """-d log p(theta) / dz (p,): the share of the gradient that does not grow with the rows."""
