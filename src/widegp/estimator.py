@@ -83,7 +83,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     engine : where sums over rows are made: ``"local"``, ``"sharded"`` (all devices that JAX finds; ``"auto"``
         where these are accelerators), ``"dask"`` (the current ``Client``'s cluster), or an engine object.
     likelihood : ``"gaussian"``, ``"student-t"`` (gross outliers), or, for counts with mean e^f, ``"poisson"``
-        or ``"negative-binomial"``; other than Gaussian by Laplace's approximation.
+        or ``"negative-binomial"``; other than Gaussian by Laplace's approximation. ``"logit"`` and
+        ``"probit"`` are of targets 0 and 1, whose mean is P(y = 1); `WideGPClassifier` takes any classes.
 
     Attributes
     ----------

@@ -126,8 +126,6 @@ def fit_response(
 ) -> FittedGP:
     """The model of a regressor whose likelihood is not Gaussian; ``known`` is what is known of rows."""
     likelihood = make_likelihood(estimator.likelihood)
-    if isinstance(likelihood, Bernoulli):
-        raise ValueError(f"likelihood={estimator.likelihood!r} is of classes; use WideGPClassifier.")
     if known["noise_variance"] is not None:
         raise ValueError(f"noise_variance is of likelihood='gaussian'; got {estimator.likelihood!r}.")
     needed = {
@@ -144,7 +142,8 @@ def fit_response(
     seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
     table = training_table(estimator, X, y, seed, known["sample_weight"])
     likelihood.check(table.y)
-    scaler = UNSCALED if isinstance(likelihood, Counts) else TargetScaler.fit(table.y, table.weight)
+    scaled = not isinstance(likelihood, Counts | Bernoulli)
+    scaler = TargetScaler.fit(table.y, table.weight) if scaled else UNSCALED
     offset = log_exposure(exposure, np.size(y))
     target, offset = scaler.transform(table.y), offset[table.fitted]
     weight = 1.0 if table.weight is None else table.weight

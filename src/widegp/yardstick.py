@@ -79,6 +79,42 @@ def measure(
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class ClassYardstick:
+    """Held-out scores of gradient boosting's probabilities, with those of the model."""
+
+    log_loss: float
+    auc: float | None
+    brier: float
+    accuracy: float
+    log_loss_model: float
+    rows: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def measure_classes(
+    train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray], p: np.ndarray, seed: int = 0
+) -> ClassYardstick:
+    """Boosted probabilities of classes 0 and 1 beside the probabilities ``p`` of the second at ``test``."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
+
+    began = time.perf_counter()
+    (X, y), (X_test, y_test) = _thinned(*train, seed), test
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        q = HistGradientBoostingClassifier(random_state=seed).fit(X, y).predict_proba(X_test)[:, 1]
+    auc = float(roc_auc_score(y_test, q)) if 0 < y_test.mean() < 1 else None
+    losses = [float(log_loss(y_test, one, labels=[0, 1])) for one in (q, p)]
+    return ClassYardstick(
+        losses[0], auc, float(brier_score_loss(y_test, q)), float(np.mean((q > 0.5) == y_test)), losses[1],
+        len(y), round(time.perf_counter() - began, 3),
+    )  # fmt: skip
+
+
 def paired_t(differences: np.ndarray) -> float:
     """mean / (sd / sqrt q) of q differences; 0 where they do not vary."""
     if len(differences) < 2 or np.ptp(differences) == 0:

@@ -44,7 +44,7 @@ PART_ROWS = 4000
 # Rows on which metrics are compared, and rows that these predict.
 SAMPLE_ROWS, HELD_ROWS = 8000, 3000
 # Nats per row, and in all at least, that a step must promise: an evaluation is a dozen Gaussian ones.
-GAIN_PER_ROW, LEAST_GAIN = 1e-4, 1e-2
+GAIN_PER_ROW, LEAST_GAIN = 5e-4, 1e-2
 # Noise of the pseudo-targets where the regression of them begins, as a share of their variance.
 NOISE = 0.3
 

@@ -21,7 +21,7 @@ LOWER_IS_BETTER = ("rmse", "nll", "crps")
 
 def compare(
     table: options.TableFile,
-    target: options.Target,
+    targets: options.Targets,
     drop: options.Drop = None,
     rank: options.Rank = 500,
     neighbors: options.Neighbors = 30,
@@ -56,6 +56,7 @@ def compare(
       widegp compare houses.csv --target price
       widegp compare houses.csv --target price --ard --transform auto --test-fraction 0.2 --json
     """
+    target = options.one_target(targets)
     settings = options.regressor_settings(
         rank=rank, neighbors=neighbors, predict_neighbors=predict_neighbors, approximation=approximation,
         anchors=anchors, ard=ard, transform=transform, plain=plain, budget=budget, backend=backend,
