@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from typing import Any, Self
@@ -141,3 +142,10 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
         """The likeliest class at each row of X (q, I)."""
         likeliest = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[likeliest]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file for `widegp.load`: arrays and JSON, no pickle, checksummed."""
+        from widegp.persist import save_model
+
+        check_is_fitted(self, "fitted_")
+        save_model(self, path)

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from widegp.training_table import checked_rows
 
 if TYPE_CHECKING:
+    from widegp.classifier import WideGPClassifier
     from widegp.fitted import FittedGP
     from widegp.kernels.base import Kernel
     from widegp.predictive import Predictive
@@ -294,13 +295,20 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         save_model(self, path)
 
 
-def load(path: str | os.PathLike[str], backend: str | None = None) -> WideGPRegressor:
-    """The model that ``WideGPRegressor.save`` wrote to ``path``; it predicts the same to the last bit.
+def load(path: str | os.PathLike[str], backend: str | None = None) -> WideGPRegressor | WideGPClassifier:
+    """The model that an estimator's ``save`` wrote to ``path``; it predicts the same to the last bit.
 
     ``backend`` other than that of the fit, such as ``"xla"`` on a machine with an accelerator, rounds
     differently.
     """
     from widegp.persist import load_model
 
-    model: WideGPRegressor = load_model(path, WideGPRegressor, backend)
+    def make(**parameters: Any) -> WideGPRegressor | WideGPClassifier:
+        if "class_weight" not in parameters:
+            return WideGPRegressor(**parameters)
+        from widegp.classifier import WideGPClassifier
+
+        return WideGPClassifier(**parameters)
+
+    model: WideGPRegressor | WideGPClassifier = load_model(path, make, backend)
     return model

@@ -26,8 +26,9 @@ from widegp.data.tables import TableError, TableSource, open_table
 from widegp.data.target_kinds import TargetKind, coded, target_kind
 from widegp.estimator import WideGPRegressor
 from widegp.fitting import conditioned
-from widegp.held_out import HeldOut
+from widegp.held_out import HeldOut, rootogram
 from widegp.importance import ColumnStudy
+from widegp.likelihoods.counts import Counts
 from widegp.metrics import rmse
 from widegp.notices import Notice, in_words
 from widegp.persist import ModelFileError, TablePart, load_with_table, save_model
@@ -125,7 +126,8 @@ class TableModel:
             held_out = None
             if len(split.y_test):
                 stage("predicting the held-out rows")
-                held_out = HeldOut.of(regressor, split.X_test, split.y_test)
+                own_sd = None if settings["likelihood"] == "gaussian" else float(np.std(split.y))
+                held_out = HeldOut.of(regressor, split.X_test, split.y_test, train_sd=own_sd)
                 stage("shuffling the columns")
             study = _studied(regressor, split, chosen.seed)
         for w in caught:
@@ -147,7 +149,6 @@ class TableModel:
             "date": date.isoformat(timespec="seconds"),
             "table": {"path": path, "sha256": table.sha256(), "rows": len(split.targets)},
             "target": target,
-            "classes": None if kind.classes is None else list(kind.classes),
             "drop": list(chosen.drop),
             "seed": chosen.seed,
             "test_fraction": chosen.test_fraction,
@@ -160,9 +161,12 @@ class TableModel:
             "peak_memory": peak_memory(),
             "warnings": [kind.words] * bool(kind.words) + _warned(split) + _news(caught),
             "yardstick": beside if kind.classes is None else None,
-            "beside": beside if kind.classes is not None else None,
             "versions": versions(),
         }
+        if kind.classes is not None:
+            provenance |= {"classes": list(kind.classes), "beside": beside}
+        if (counted := _rootogram(scored, split)) is not None:
+            provenance["rootogram"] = counted
         if regressor.approximation == "auto":
             # The settings above are what was asked for, and "auto" may take less.
             anchors = {} if regressor.approximation_ == "exact" else {"anchors": len(regressor.anchors_)}
@@ -302,6 +306,13 @@ def _studied(regressor: WideGPRegressor, split: Split, seed: int) -> ColumnStudy
         return None
     sources = source_columns(split.encoder)
     return ColumnStudy.of(regressor.fitted_, split.X_test, split.y_test, sources, seed)
+
+
+def _rootogram(regressor: WideGPRegressor, split: Split) -> dict[str, Any] | None:
+    """Held-out counts beside what is expected of them; None for other targets."""
+    if not isinstance(regressor.fitted_.likelihood, Counts) or not len(split.y_test):
+        return None
+    return rootogram(regressor.predict_distribution(split.X_test), split.y_test)
 
 
 def _stages(progress: Report | None) -> Callable[[str], None]:

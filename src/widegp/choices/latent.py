@@ -43,6 +43,8 @@ LEAST_ROWS = 500
 PART_ROWS = 4000
 # Rows on which metrics are compared, and rows that these predict.
 SAMPLE_ROWS, HELD_ROWS = 8000, 3000
+# Rounds of learning the metric again, parameters estimated between them.
+ROUNDS = 2
 # Nats per row, and in all at least, that a step must promise: an evaluation is a dozen Gaussian ones.
 GAIN_PER_ROW, LEAST_GAIN = 5e-4, 1e-2
 # Noise of the pseudo-targets where the regression of them begins, as a share of their variance.
@@ -136,14 +138,17 @@ class LatentFit:
         part, form = rows[:PART_ROWS], chosen.trial.form
         first = self._of_part(tables, form, part, self.start)
         learned = chosen.power is not None or chosen.by_input
-        found = self._refined(tables, form, first.values, rows, learned)
-        if found.form is not form:
-            first = self._of_part(tables, found.form, part, first.values, first.optimum.curvature)
-        builder = replace(self.builder, X=_mapped(tables, found.form))
+        for _ in range(ROUNDS):
+            found = self._refined(tables, form, first.values, rows, learned)
+            if found.form is form:
+                break
+            form = found.form
+            first = self._of_part(tables, form, part, first.values, first.optimum.curvature)
+        builder = replace(self.builder, X=_mapped(tables, form))
         fitted = self._fit(builder, self.problem, first.values, _curvature(first), False)
-        linear = None if found.form.linear is None else LinearMap(found.form.linear)
-        maps = (scaler if found.form.inputs == "quantile" and asked.inputs == "auto" else None, linear)
-        return LatentEstimate(fitted, builder, tuple(m for m in maps if m is not None), (_words(found.form),))
+        by_rank = form.inputs == "quantile" and asked.inputs == "auto"
+        maps = (scaler if by_rank else None, None if form.linear is None else LinearMap(form.linear))
+        return LatentEstimate(fitted, builder, tuple(m for m in maps if m is not None), (_words(form),))
 
     def _of_part(
         self, tables: Tables, form: Form, part: np.ndarray, start: Values, H: np.ndarray | None = None

@@ -91,7 +91,9 @@ class RowNoise:
     kernel: Kernel
 
     def __call__(self, z: np.ndarray, noise: np.ndarray, gradient: bool = False) -> Solved:
-        out = self.likelihood.evaluate(self.kernel, Observed(z, 1.0, noise), True, gradient)
+        # Far from the mode of a hopeless start numbers may overflow: what is not finite is a named failure.
+        with np.errstate(over="ignore", invalid="ignore"):
+            out = self.likelihood.evaluate(self.kernel, Observed(z, 1.0, noise), True, gradient)
         if out.problem is not None or out.by_row is None:
             return Solved(np.inf, z, noise, None, out.problem)
         by_kernel = {name: slope for name, slope in out.gradient.items() if name != "sigma_eps2"}
