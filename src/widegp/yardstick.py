@@ -60,6 +60,13 @@ def booster(seed: int, loss: str = "squared_error", quantile: float | None = Non
     return HistGradientBoostingRegressor(loss=loss, quantile=quantile, random_state=seed)
 
 
+def class_booster(seed: int) -> Any:
+    """The same of classes, by log loss."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(random_state=seed)
+
+
 def measure(
     train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray], mean: np.ndarray, seed: int = 0
 ) -> Yardstick:
@@ -99,14 +106,13 @@ def measure_classes(
     train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray], p: np.ndarray, seed: int = 0
 ) -> ClassYardstick:
     """Boosted probabilities of classes 0 and 1 beside the probabilities ``p`` of the second at ``test``."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
     began = time.perf_counter()
     (X, y), (X_test, y_test) = _thinned(*train, seed), test
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        q = HistGradientBoostingClassifier(random_state=seed).fit(X, y).predict_proba(X_test)[:, 1]
+        q = class_booster(seed).fit(X, y).predict_proba(X_test)[:, 1]
     auc = float(roc_auc_score(y_test, q)) if 0 < y_test.mean() < 1 else None
     losses = [float(log_loss(y_test, one, labels=[0, 1])) for one in (q, p)]
     return ClassYardstick(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -14,9 +14,13 @@ from widegp.cli.output import console, print_json
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from widegp.compare import Score
+    from widegp.compare import ClassScore, Score
 
 LOWER_IS_BETTER = ("rmse", "nll", "crps")
+OF_CLASSES = {"log_loss": "log loss", "auc": "AUC", "brier": "Brier", "ece": "ECE", "accuracy": "accuracy"}
+CLASSES_READ_AS = (
+    "Log loss, Brier score and ECE (calibration): lower is better; AUC and accuracy: higher. Best in bold.",
+)
 
 
 def compare(
@@ -49,7 +53,8 @@ def compare(
     The others are the mean, linear regression and gradient boosting, which has no intervals of its own: once
     it gets one sd from its cross-validated residuals, once the ends of the interval from quantile losses. All
     models get the same inputs; nothing is tuned. The time of each is that from the training rows to
-    predictions with intervals of the held-out rows.
+    predictions with intervals of the held-out rows. Beside a target of two values, which holds classes, the
+    others are its share, logistic regression and gradient boosting.
 
     \b
     Examples:
@@ -62,6 +67,9 @@ def compare(
         anchors=anchors, ard=ard, transform=transform, plain=plain, budget=budget, backend=backend,
     )  # fmt: skip
     from widegp.compare import compare as scores_of
+    from widegp.compare import compare_classes
+    from widegp.data.tables import open_table
+    from widegp.data.target_kinds import coded, target_kind
     from widegp.table_split import split_table
 
     chosen = options.table_settings(
@@ -72,20 +80,29 @@ def compare(
     with FitDisplay(console(stderr=True), None) as display, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         display.update("reading the table", 0, float("nan"), {})
-        split = split_table(table, chosen)
+        source = open_table(table, chosen.reading)
+        kind = target_kind(source, target)
+        split = split_table(source if kind.classes is None else coded(source, target, kind.classes), chosen)
         if not len(split.y_test):
             raise typer.BadParameter(
                 "no rows are held out to compare on; pass a larger share.", param_hint="'--test-fraction'"
             )
-        scores = list(scores_of(split, settings, seed, level, display.update))
+        scores: list[Any]
+        if kind.classes is None:
+            scores = list(scores_of(split, settings, seed, level, display.update))
+        else:
+            of_classes = settings | {"likelihood": kind.likelihood}
+            scores = list(compare_classes(split, of_classes, seed, display.update))
     if as_json:
         rows = {"rows": len(split.y), "rows_held_out": len(split.y_test)}
         print_json({"table": str(table), "target": target, "level": level, "seed": seed, **rows,
                     "models": [score.to_dict() for score in scores]})  # fmt: skip
         return
     screen = console()
-    screen.print(_as_table(scores, level))
-    for line in _read_as(level, len(split.y_test)):
+    if kind.words:
+        screen.print(kind.words, markup=False)
+    screen.print(_as_table(scores, level) if kind.classes is None else _classes_as_table(scores))
+    for line in _read_as(level, len(split.y_test)) if kind.classes is None else CLASSES_READ_AS:
         screen.print(line, markup=False)
     screen.print(
         f"{len(split.y):,} rows to fit on, {len(split.y_test):,} held out; seed {seed}.", markup=False
@@ -125,4 +142,25 @@ def _as_table(scores: list[Score], level: float) -> Table:
         ]
         held = (percent(share) for share in (score.coverage_50, score.coverage_80, score.coverage))
         shown.add_row(score.model, *cells, *held, number(score.width), seconds(score.seconds))
+    return shown
+
+
+def _classes_as_table(scores: list[ClassScore]) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from widegp.report.formatting import number, seconds
+
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
+    shown.add_column("model")
+    for name in (*OF_CLASSES.values(), "time"):
+        shown.add_column(name, justify="right")
+    best = {}
+    for name in OF_CLASSES:
+        values = [getattr(score, name) for score in scores]
+        best[name] = max(values) if name in ("auc", "accuracy") else min(values)
+    for score in scores:
+        found = {name: getattr(score, name) for name in OF_CLASSES}
+        cells = [f"[bold]{number(v)}[/bold]" if v == best[name] else number(v) for name, v in found.items()]
+        shown.add_row(score.model, *cells, seconds(score.seconds))
     return shown
