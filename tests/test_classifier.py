@@ -10,6 +10,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import widegp
 from widegp import metrics
 from widegp.classifier import WideGPClassifier
 from widegp.latent_fit import merged_rows, weighted_scaler
@@ -93,3 +94,20 @@ def test_one_class_is_refused():
 def _quiet():
     # Few iterations, which are too few to converge, keep the test short.
     return warnings.catch_warnings(action="ignore")
+
+
+LABELS = [np.array(["no", "yes"]), np.array([3, 7, 9]), np.array(["b", "a"], object)]
+
+
+@pytest.mark.parametrize("labels", LABELS)
+def test_a_saved_classifier_predicts_the_same(labels, tmp_path):
+    X, y, _ = table(90, seed=6)
+    names = labels[np.where(X[:, 1] > 1, len(labels) - 1, y)]
+    with _quiet():
+        model = WideGPClassifier(random_state=0, max_iter=3).fit(X, names)
+    model.save(tmp_path / "model.widegp")
+    again = widegp.load(tmp_path / "model.widegp")
+    assert isinstance(again, WideGPClassifier) and again.get_params() == model.get_params()
+    np.testing.assert_array_equal(again.classes_, model.classes_)
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))

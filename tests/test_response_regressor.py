@@ -96,7 +96,7 @@ def test_distribution_of_real_targets_in_their_units():
     ("settings", "y", "exposure", "words"),
     [
         ({"likelihood": "gamma"}, [1, 2, 3], None, "Unknown likelihood"),
-        ({"likelihood": "logit"}, [1, 0, 1], None, "WideGPClassifier"),
+        ({"likelihood": "logit"}, [2, 0, 1], None, "0 and 1"),
         ({"likelihood": "poisson"}, [1, 2.5, 3], None, "whole numbers"),
         ({"likelihood": "poisson", "conformal": True}, [1, 2, 3], None, "conformal=False"),
         ({"likelihood": "poisson", "checkpoint": "journal"}, [1, 2, 3], None, "checkpoint=None"),

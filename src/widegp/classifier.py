@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from typing import Any, Self
@@ -32,7 +33,8 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     kernel, rank, neighbors, predict_neighbors, anchors, ard, priors, max_iter, scale_inputs, ordering,
-    block_rows, random_state, budget, backend, engine : as for `WideGPRegressor`.
+    metric, block_rows, random_state, budget, backend, engine : as for `WideGPRegressor`. Parameters are
+        estimated with at most 200 anchors, and predictions made with ``rank``.
     approximation : ``"auto"`` (exact up to 500 rows, then full-scale), or a name as for `WideGPRegressor`.
         Beside anchors: neighbours alone (``"vecchia"``) say little where every row is as noisy as a class is.
     link : ``"logit"`` or ``"probit"``.
@@ -49,12 +51,12 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
         self,
         kernel: str | Kernel = "mixed",
         approximation: str = "auto",
-        rank: int = 200,
+        rank: int = 500,
         anchors: str = "kmeans",
         ard: bool = False,
         priors: Any = "default",
         max_iter: int = 100,
-        scale_inputs: str | None = "standard",
+        scale_inputs: str | None = "auto",
         block_rows: int | None = None,
         random_state: Any = None,
         *,
@@ -63,6 +65,7 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
         neighbors: int = 30,
         predict_neighbors: int = 200,
         ordering: str = "random",
+        metric: str = "auto",
         budget: float | None = None,
         backend: str = "auto",
         engine: Any = "auto",
@@ -82,6 +85,7 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
         self.neighbors = neighbors
         self.predict_neighbors = predict_neighbors
         self.ordering = ordering
+        self.metric = metric
         self.budget = budget
         self.backend = backend
         self.engine = engine
@@ -108,8 +112,8 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
             level = likelihood.level(seen, weight=weight)
             left = None if self.budget is None else max(0.0, self.budget - time.perf_counter() + began)
             share = None if left is None else left / (len(ones) - len(parts))
-            fitted = fit_latent(self, builder, Response(likelihood, seen, level, weight), share)
-            parts.append(latent_model(self, fitted, builder, scaler, level))
+            estimate = fit_latent(self, builder, Response(likelihood, seen, level, weight), share)
+            parts.append(latent_model(self, estimate, scaler, level))
         self.fitted_ = tuple(parts)
         self.converged_ = all(part.result.converged for part in parts)
         self.n_iter_ = max(1, *(part.result.n_iter for part in parts))
@@ -138,3 +142,10 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
         """The likeliest class at each row of X (q, I)."""
         likeliest = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[likeliest]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file for `widegp.load`: arrays and JSON, no pickle, checksummed."""
+        from widegp.persist import save_model
+
+        check_is_fitted(self, "fitted_")
+        save_model(self, path)

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from widegp.training_table import checked_rows
 
 if TYPE_CHECKING:
+    from widegp.classifier import WideGPClassifier
     from widegp.fitted import FittedGP
     from widegp.kernels.base import Kernel
     from widegp.predictive import Predictive
@@ -81,7 +82,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     engine : where sums over rows are made: ``"local"``, ``"sharded"`` (all devices that JAX finds; ``"auto"``
         where these are accelerators), ``"dask"`` (the current ``Client``'s cluster), or an engine object.
     likelihood : ``"gaussian"``, ``"student-t"`` (gross outliers), or, for counts with mean e^f, ``"poisson"``
-        or ``"negative-binomial"``; other than Gaussian by Laplace's approximation.
+        or ``"negative-binomial"``; other than Gaussian by Laplace's approximation. ``"logit"`` and
+        ``"probit"`` are of targets 0 and 1, whose mean is P(y = 1); `WideGPClassifier` takes any classes.
     posterior : ``"map"``, predictions at the mode of the parameters; ``"laplace"``, averaged over weighted
         points around it; ``"sample"``, over draws of NUTS (needs numpyro); ``"auto"``, ``"laplace"`` where an
         exact fit has at most 300 rows, else ``"map"``.
@@ -310,13 +312,20 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         save_model(self, path)
 
 
-def load(path: str | os.PathLike[str], backend: str | None = None) -> WideGPRegressor:
-    """The model that ``WideGPRegressor.save`` wrote to ``path``; it predicts the same to the last bit.
+def load(path: str | os.PathLike[str], backend: str | None = None) -> WideGPRegressor | WideGPClassifier:
+    """The model that an estimator's ``save`` wrote to ``path``; it predicts the same to the last bit.
 
     ``backend`` other than that of the fit, such as ``"xla"`` on a machine with an accelerator, rounds
     differently.
     """
     from widegp.persist import load_model
 
-    model: WideGPRegressor = load_model(path, WideGPRegressor, backend)
+    def make(**parameters: Any) -> WideGPRegressor | WideGPClassifier:
+        if "class_weight" not in parameters:
+            return WideGPRegressor(**parameters)
+        from widegp.classifier import WideGPClassifier
+
+        return WideGPClassifier(**parameters)
+
+    model: WideGPRegressor | WideGPClassifier = load_model(path, make, backend)
     return model

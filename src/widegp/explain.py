@@ -168,7 +168,8 @@ def balance(model: WideGPRegressor, rows: np.ndarray) -> dict[str, Any]:
     """Mean prior variance K(x, x) over standardised rows (s, I) by part, and the noise: values and shares."""
     summands = model.kernel_.summands()
     parts = {name: float(np.mean(part.diag(rows))) for name, part in summands.items()}
-    parts["noise"] = float(np.asarray(model.params_["sigma_eps2"]))
+    if "sigma_eps2" in model.params_:
+        parts["noise"] = float(np.asarray(model.params_["sigma_eps2"]))
     total = sum(parts.values())
     w = model.params_.get("w")
     return {

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from widegp import metrics
 from widegp.estimator import WideGPRegressor
+from widegp.predictive import Predictive
 
 NUMBERS = ("level", "train_sd")
 
@@ -42,8 +43,14 @@ class HeldOut:
     calibrated_depth: np.ndarray | None = None
 
     @classmethod
-    def of(cls, model: WideGPRegressor, X: ArrayLike, y: ArrayLike, level: float = 0.95) -> Self:
-        """Predict X (q, I) once and compare with y (q,)."""
+    def of(
+        cls, model: WideGPRegressor, X: ArrayLike, y: ArrayLike, level: float = 0.95,
+        train_sd: float | None = None,
+    ) -> Self:  # fmt: skip
+        """Predict X (q, I) once and compare with y (q,).
+
+        ``train_sd`` is that of the training target, where the model does not scale it.
+        """
         y = _observed(y)
         if not 0 < level < 1:
             raise ValueError(f"level must lie strictly between 0 and 1; got {level}.")
@@ -54,7 +61,7 @@ class HeldOut:
         return cls(
             y=y, mean=predictive.mean, sd=predictive.sd, lower=lower, upper=upper, pit=predictive.cdf(y),
             log_density=predictive.log_density(y), level=float(level), crps=predictive.crps(y),
-            train_sd=model.fitted_.target.sd,
+            train_sd=model.fitted_.target.sd if train_sd is None else train_sd,
             calibrated_depth=None if predictive.calibration is None else predictive.depth(y),
         )  # fmt: skip
 
@@ -129,3 +136,17 @@ def _observed(y: ArrayLike) -> np.ndarray:
     if bad.size:
         raise ValueError(f"y is {y[bad[0]]} in row {bad[0]}; drop that row or mend it.")
     return y
+
+
+def rootogram(predictive: Predictive, y: np.ndarray, bins: int = 24) -> dict[str, list[float]]:
+    """How many of the counts y (q,) fall between whole numbers, and how many are expected to.
+
+    ``first`` and ``last`` are the smallest and largest count of each bin; expected = sum_i P(first <= Y_i <=
+    last). Small counts have a bin each, and all bins about equally many rows.
+    """
+    ends = np.unique(np.quantile(y, np.linspace(0, 1, bins + 1), method="inverted_cdf"))
+    below = np.array([float(np.sum(predictive.cdf(np.full(len(y), end)))) for end in ends])
+    first = np.concatenate([[0.0], ends[:-1] + 1])
+    observed = [int(np.sum((first[k] <= y) & (y <= ends[k]))) for k in range(len(ends))]
+    expected = np.diff(below, prepend=0.0).tolist()
+    return {"first": first.tolist(), "last": ends.tolist(), "observed": observed, "expected": expected}

@@ -17,7 +17,8 @@ the mode moves so that h = alpha(z(f), N(f)) - d1(f) stays 0. With lambda solvin
 
 All of dF_G/d(theta, N) are quadratic in z, so D is exact from two more evaluations, at z - lambda/2 and
 z + lambda. If noise simply adds to K, lambda = N s. With neighbours it does not quite (a row's weights depend
-on the noise of others), and a few fixed-point steps correct lambda.
+on the noise of others), and a few fixed-point steps correct lambda; these need no derivative by theta, and
+neither do Newton's.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ SHORTEST = 1e-4  # share of a step below which it is taken as it is
 # Relative change of lambda at which it is good enough: so many times the tolerance of the mode, at most.
 REFINED, COARSEST = 1000.0, 0.01
 MAX_REFINEMENTS = 8
+SHORT = 1e-5  # share of lambda in a difference: what is quadratic in it adds as much, rounding less
 
 
 class Solved(NamedTuple):
@@ -231,7 +233,7 @@ def evidence(
         whole = solve(mode.pseudo.z, mode.pseudo.noise, gradient=True)
         along = Along(np.zeros_like(s), np.zeros_like(s), np.zeros_like(s), whole.gradient or {})
     else:
-        along = _through_mode(solve, mode, s, min(REFINED * tolerance, COARSEST))
+        along = _along(solve, mode, _direction(solve, mode, s, min(REFINED * tolerance, COARSEST)))
     return Evidence(mode.value, along.gradient, _by_psi(response, mode, along), mode)
 
 
@@ -256,21 +258,21 @@ def _along(solve: GaussianProblem, mode: Mode, direction: np.ndarray) -> Along:
     return Along(direction, alpha, by_noise, total)
 
 
-def _through_mode(solve: GaussianProblem, mode: Mode, s: np.ndarray, enough: float) -> Along:
-    """lambda = N (s - (dN/df) [ d1 D alpha + D dF_G/dN ]), from lambda = N s on.
+def _direction(solve: GaussianProblem, mode: Mode, s: np.ndarray, enough: float) -> np.ndarray:
+    """lambda = N (s - (dN/df) [ d1 D alpha + D dF_G/dN ]) (n,), from lambda = N s on, each D by a short step.
 
     The bracket is 0 where noise adds to K: there dF_G/dN = ((C^-1)_ii - alpha^2)/2 and alpha = d1.
     """
-    pseudo = mode.pseudo
+    pseudo, solved = mode.pseudo, mode.solved
     direction = pseudo.noise * s
     for _ in range(MAX_REFINEMENTS):
-        along = _along(solve, mode, direction)
-        bracket = pseudo.d_noise * (pseudo.terms.d1 * along.alpha + along.by_noise)
-        new = pseudo.noise * (s - bracket)
-        if float(np.max(np.abs(new - direction))) <= enough * float(np.max(np.abs(new))):
-            break
+        there = solve(pseudo.z + SHORT * direction, pseudo.noise)
+        change = pseudo.terms.d1 * (there.by_target - solved.by_target) + there.by_noise - solved.by_noise
+        new = pseudo.noise * (s - pseudo.d_noise * change / SHORT)
+        if np.linalg.norm(new - direction) <= enough * np.linalg.norm(new):
+            return new
         direction = new
-    return along
+    return direction
 
 
 def _by_psi(response: Response, mode: Mode, along: Along) -> np.ndarray:

@@ -11,18 +11,19 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
 from widegp.approximations.build import Builder
-from widegp.approximations.evaluation import Observed
 from widegp.approximations.layout import Dials
 from widegp.approximations.registry import approximation
+from widegp.choices.latent import LEAST_ROWS, LatentEstimate, LatentFit, Settled
+from widegp.choices.search import Asked
 from widegp.compute.backend import choose_backend
 from widegp.conditioning import TrainingRows
-from widegp.data.arrays import take
-from widegp.data.input_maps import InputMap
+from widegp.data.arrays import is_mapped, take
+from widegp.data.input_maps import ChainedMaps, InputMap
 from widegp.data.preprocessing import InputScaler, TargetScaler
 from widegp.engines.base import backend_for, make_engine
 from widegp.fitted import FittedGP
 from widegp.inference.curvature import described
-from widegp.inference.fit import Fitted, OptimizerSettings, Run, fit_map
+from widegp.inference.fit import OptimizerSettings, Run
 from widegp.inference.latent import LatentProblem
 from widegp.inference.objective import start_values
 from widegp.inference.priors import resolve_priors
@@ -36,6 +37,8 @@ from widegp.training_table import training_table
 from widegp.warps import FittedWarp
 
 EXACT_ROWS = 500  # up to here "auto" takes all rows at once; a mode is a dozen factorisations
+# Anchors, at most, while parameters are estimated: predictions gain by more of them, the estimates hardly.
+FIT_RANK = 200
 UNSCALED = TargetScaler(0.0, 1.0)
 
 
@@ -48,8 +51,8 @@ def latent_builder(estimator: Any, rows: np.ndarray, seed: int) -> Builder:
     engine = make_engine(estimator.engine, estimator.backend)
     backend = choose_backend(_kernel(estimator, rows.shape[1]), backend_for(engine, estimator.backend))
     dials = Dials(
-        name, min(estimator.rank, len(rows)), estimator.neighbors, estimator.anchors, estimator.ordering,
-        estimator.block_rows,
+        name, min(estimator.rank, FIT_RANK, len(rows)), estimator.neighbors, estimator.anchors,
+        estimator.ordering, estimator.block_rows,
     )  # fmt: skip
     return Builder(rows, dials, backend, seed, engine)
 
@@ -57,18 +60,30 @@ def latent_builder(estimator: Any, rows: np.ndarray, seed: int) -> Builder:
 def fit_latent(
     estimator: Any, builder: Builder, response: Response, seconds: float | None = None,
     watch: Watch | None = None,
-) -> Fitted:  # fmt: skip
-    """The MAP fit of the responses at the builder's rows, within ``seconds`` if given."""
+) -> LatentEstimate:  # fmt: skip
+    """The MAP fit of the responses at the builder's rows, within ``seconds`` if given.
+
+    Inputs and metric are chosen where that is left open, and rows and time allow it.
+    """
     n_inputs = builder.X.shape[1]
     kernel = _kernel(estimator, n_inputs)
-    priors = resolve_priors(estimator.priors, kernel, n_inputs, estimator.ard)
+    priors = resolve_priors(estimator.priors, kernel, n_inputs, _by_input(estimator))
     problem: Any = LatentProblem(kernel, response, priors)
     psi = np.log(response.likelihood.psi)
-    start = start_values(kernel, 1.0, psi, n_inputs if estimator.ard else None)
+    start = start_values(kernel, 1.0, psi, n_inputs if _by_input(estimator) else None)
     del start["sigma_eps2"]
     settings = OptimizerSettings("lbfgs", estimator.max_iter, seconds=seconds, seed=builder.seed)
-    with builder.backend.scope():
-        return fit_map(builder, problem, start, Run(settings, watch or Watch()))
+    by_input = resolve_priors(estimator.priors, kernel, n_inputs, True)
+    whole = LatentFit(builder, problem, by_input, start, Run(settings, watch or Watch()))
+    asked = Asked(estimator.scale_inputs or "none", "none", estimator.metric, "constant")
+    few = len(response.y) < LEAST_ROWS or seconds is not None or is_mapped(builder.X)
+    if few or _by_input(estimator) or not asked.open or "sigma_u2" not in start:
+        return whole.plain()
+    return whole.chosen(asked)
+
+
+def _by_input(estimator: Any) -> bool:
+    return estimator.ard or estimator.metric == "ard"
 
 
 def _kernel(estimator: Any, n_inputs: int) -> Kernel:
@@ -77,17 +92,15 @@ def _kernel(estimator: Any, n_inputs: int) -> Kernel:
 
 
 def latent_model(
-    estimator: Any, fitted: Fitted, builder: Builder, inputs: InputMap, level: float,
-    target: TargetScaler = UNSCALED,
-) -> FittedGP:  # fmt: skip
+    estimator: Any, estimate: LatentEstimate, scaler: InputMap, level: float, target: TargetScaler = UNSCALED
+) -> FittedGP:
     """The model at the estimates: predictions condition on the pseudo-targets at the mode of f."""
-    objective: Any = fitted.objective
-    values, problem, order = fitted.values, objective.problem, fitted.layout.order
-    mode = objective.mode(values)
-    if mode.problem is not None:
-        raise ArithmeticError(f"The fit gives no prediction: {mode.problem}; use fewer anchors.")
+    fitted, rank = estimate.fitted, min(estimator.rank, len(estimate.builder.X))
+    builder = replace(estimate.builder, dials=replace(estimate.builder.dials, rank=rank))
+    problem: Any = fitted.objective.problem
+    values, objective, layout, _ = Settled.at(builder, problem, fitted.values)
     kernel, likelihood = problem.kernel_at(values), problem.response_at(values).likelihood
-    observed, rows = Observed(mode.pseudo.z, 1.0, mode.pseudo.noise), None
+    observed, order, rows = objective.problem.observed(values), layout.order, None
     if order is not None:
         count, stored = max(estimator.predict_neighbors, builder.dials.neighbors), observed.of(order)
         rows = TrainingRows(take(builder.X, order), stored.y, kernel, count, stored.spread)
@@ -95,16 +108,17 @@ def latent_model(
     params |= {p.name: float(v) for p, v in zip(likelihood.parameters, likelihood.psi, strict=True)}
     with builder.backend.scope():
         posterior = objective.likelihood.posterior(kernel, observed)
-    weights = kernel.input_weights(builder.X.shape[1]) if estimator.ard else None
+    weights = kernel.input_weights(builder.X.shape[1]) if _by_input(estimator) else None
     names = getattr(estimator, "feature_names_in_", None)
     return FittedGP(
-        inputs=inputs, target=target, warp=FittedWarp("none"), kernel=kernel, params=params,
+        inputs=ChainedMaps((scaler, *estimate.maps)) if estimate.maps else scaler,
+        target=target, warp=FittedWarp("none"), kernel=kernel, params=params,
         approximation=builder.dials.name, posterior=posterior, rows=rows, result=described(fitted, builder),
         seed=builder.seed, n_features=estimator.n_features_in_,
         feature_names=None if names is None else tuple(map(str, names)),
         input_importance=None if weights is None else weights / weights.sum(),
         backend=builder.backend.name, likelihood=likelihood, level=level,
-    )  # fmt: skip
+    ).noted(*estimate.notes)  # fmt: skip
 
 
 def fit_response(
@@ -112,12 +126,10 @@ def fit_response(
 ) -> FittedGP:
     """The model of a regressor whose likelihood is not Gaussian; ``known`` is what is known of rows."""
     likelihood = make_likelihood(estimator.likelihood)
-    if isinstance(likelihood, Bernoulli):
-        raise ValueError(f"likelihood={estimator.likelihood!r} is of classes; use WideGPClassifier.")
     if known["noise_variance"] is not None:
         raise ValueError(f"noise_variance is of likelihood='gaussian'; got {estimator.likelihood!r}.")
     needed = {
-        "conformal": False, "target_transform": None, "optimizer": "lbfgs", "metric": "iso",
+        "conformal": False, "target_transform": None, "optimizer": "lbfgs",
         "noise": "constant", "start": None, "batch_rows": None, "checkpoint": None,
     }  # fmt: skip
     for name, value in needed.items():
@@ -130,15 +142,16 @@ def fit_response(
     seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
     table = training_table(estimator, X, y, seed, known["sample_weight"])
     likelihood.check(table.y)
-    scaler = UNSCALED if isinstance(likelihood, Counts) else TargetScaler.fit(table.y, table.weight)
+    scaled = not isinstance(likelihood, Counts | Bernoulli)
+    scaler = TargetScaler.fit(table.y, table.weight) if scaled else UNSCALED
     offset = log_exposure(exposure, np.size(y))
     target, offset = scaler.transform(table.y), offset[table.fitted]
     weight = 1.0 if table.weight is None else table.weight
     level = likelihood.level(target, offset, weight)
     builder = latent_builder(estimator, table.X, seed)
     response = Response(likelihood, target, offset + level, weight)
-    fitted = fit_latent(estimator, builder, response, estimator.budget, watch)
-    return latent_model(estimator, fitted, builder, table.scaler, level, scaler)
+    estimate = fit_latent(estimator, builder, response, estimator.budget, watch)
+    return latent_model(estimator, estimate, table.scaler, level, scaler)
 
 
 def merged_rows(
@@ -156,7 +169,7 @@ def merged_rows(
 
 def weighted_scaler(X: np.ndarray, weight: np.ndarray, kind: str | None) -> InputScaler:
     """The scaler of rows X (n, I) that count ``weight`` (n,) times."""
-    if kind != "standard":
+    if kind not in ("standard", "auto"):
         return InputScaler.fit(X, kind)
     moments = StandardScaler().fit(X, sample_weight=weight)
-    return replace(InputScaler.fit(X[:1], kind), shift=moments.mean_, scale=moments.scale_)
+    return replace(InputScaler.fit(X[:1], "standard"), shift=moments.mean_, scale=moments.scale_)

@@ -71,10 +71,16 @@ class TablePart(NamedTuple):
 
 
 def save_model(model: Any, path: str | os.PathLike[str], table: TablePart | None = None) -> None:
-    """Write a fitted ``WideGPRegressor`` to ``path``: the whole new file, or the old one untouched."""
-    packer = _Packer()
-    found = {name: getattr(model.fitted_, name) for name in (*PARTS, *REPEATED)}
-    state = {name: value for name, value in found.items() if value is not None or name == "rows"}
+    """Write a fitted estimator to ``path``: the whole new file, or the old one untouched.
+
+    A classifier has its classes and one process for each, or one for two classes.
+    """
+    packer, state = _Packer(), {}
+    if isinstance(model.fitted_, tuple):
+        classes = {"values": model.classes_.tolist(), "dtype": model.classes_.dtype.kind}
+        state = {"classes": classes, "processes": [_state(one) for one in model.fitted_]}
+    else:
+        state = _state(model.fitted_)
     parameters = model.get_params(deep=False)
     if not isinstance(parameters["random_state"], int | np.integer | None):
         # A generator has moved since the fit; its state would not give the same fit again.
@@ -96,8 +102,16 @@ def save_model(model: Any, path: str | os.PathLike[str], table: TablePart | None
         raise ModelFileError(str(error)) from error
 
 
+def _state(fitted: FittedGP) -> dict[str, Any]:
+    """The parts of a fitted process by name."""
+    found = {name: getattr(fitted, name) for name in (*PARTS, *REPEATED)}
+    return {name: value for name, value in found.items() if value is not None or name == "rows"}
+
+
 def load_model(path: str | os.PathLike[str], make: Callable[..., Any], backend: str | None = None) -> Any:
     """The model in ``path``; ``make`` builds an unfitted estimator from its parameters.
+
+    A file of a classifier gives parameters that ``make`` must tell apart: they have a ``class_weight``.
 
     ``backend`` computes the predictions, by default the one that fitted.
     """
@@ -128,22 +142,23 @@ def _model(
         own = {key: value for key, value in header.items() if key not in ("table", "table_arrays")}
         state = {key: _unpack(value, arrays) for key, value in own.items()}
         model = make(**state["parameters"])
-        found = {name: state[name] for name in PARTS if name in state}
-        for part in ("posterior", "rows"):
-            found[part] = found[part] and found[part](found["kernel"])
-        if "members" in found:
-            found["members"] = tuple(_with_kernel(member, found["kernel"]) for member in found["members"])
-        if "feature_names" in found:
-            found["feature_names"] = tuple(found["feature_names"])
-            model.feature_names_in_ = np.array(found["feature_names"], dtype=object)
-        model.n_features_in_ = found["n_features"]
-        model.fitted_ = FittedGP(**found, backend=backend or found["result"].backend)
+        fitted = [_fitted(one, backend) for one in state.get("processes", [state])]
+        first = fitted[0]
+        if first.feature_names is not None:
+            model.feature_names_in_ = np.array(first.feature_names, dtype=object)
+        model.n_features_in_ = first.n_features
+        model.fitted_ = tuple(fitted) if "processes" in state else first
+        if "processes" in state:
+            classes = state["classes"]
+            model.classes_ = np.array(classes["values"], dtype=object if classes["dtype"] == "O" else None)
+            model.converged_ = all(one.converged for one in fitted)
+            model.n_iter_ = max(1, *(one.n_iter for one in fitted))
     if backend is not None:
         # Asked here, a backend that does not serve this kernel is no fault of the file.
-        choose_backend(model.fitted_.kernel, backend)
+        choose_backend(first.kernel, backend)
     with _contents(path):
         # Made now, so that a file whose posterior is none is refused when it is read.
-        _ = model.fitted_.predictor, model.fitted_.anchors
+        _ = [(one.predictor, one.anchors) for one in fitted]
     return model
 
 
@@ -152,6 +167,18 @@ def _with_kernel(member: Any, kernel: Kernel) -> Any:
     own = with_values(kernel, member.params)
     parts = {name: getattr(member, name) for name in ("posterior", "rows")}
     return dataclasses.replace(member, **{name: part and part(own) for name, part in parts.items()})
+
+
+def _fitted(state: dict[str, Any], backend: str | None) -> FittedGP:
+    """The process whose parts are in ``state``."""
+    found = {name: state[name] for name in PARTS if name in state}
+    for part in ("posterior", "rows"):
+        found[part] = found[part] and found[part](found["kernel"])
+    if "members" in found:
+        found["members"] = tuple(_with_kernel(member, found["kernel"]) for member in found["members"])
+    if "feature_names" in found:
+        found["feature_names"] = tuple(found["feature_names"])
+    return FittedGP(**found, backend=backend or found["result"].backend)
 
 
 @contextlib.contextmanager

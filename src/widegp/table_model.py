@@ -21,18 +21,20 @@ from sklearn.exceptions import ConvergenceWarning
 from widegp.data.columns import TableEncoding
 from widegp.data.errors import quoted
 from widegp.data.ranges import outside_range
-from widegp.data.tables import open_table
+from widegp.data.tables import TableError, TableSource, open_table
+from widegp.data.target_kinds import TargetKind, coded, target_kind
 from widegp.estimator import WideGPRegressor
 from widegp.fitting import conditioned
-from widegp.held_out import HeldOut
+from widegp.held_out import HeldOut, rootogram
 from widegp.importance import ColumnStudy
+from widegp.likelihoods.counts import Counts
 from widegp.metrics import rmse
 from widegp.notices import Notice, in_words
 from widegp.persist import ModelFileError, TablePart, load_with_table, save_model
 from widegp.progress import Listener, Progress
 from widegp.sources import source_columns
 from widegp.table_split import Split, TableSettings, split_table
-from widegp.yardstick import measure
+from widegp.yardstick import measure, measure_classes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,6 +99,9 @@ class TableModel:
         command : kept for the record.
         keep_held_out : leave the held-out rows out of the saved model too.
         yardstick : fit gradient boosting beside it (seconds), keep both held-out errors in ``provenance``.
+        A target of two values holds classes: the model then predicts the probability of the second
+        (``classes``). Any other kind than what the column shows is asked for by ``likelihood``.
+
         settings : by name those of `TableSettings` (``drop``, ``test_fraction``, ``seed``, ``missing``,
             ``missing_target``) and `Reading` (``decimal``, ``thousands``, ``dates``, ``encoding``); all
             others are of the `WideGPRegressor`.
@@ -110,6 +115,9 @@ class TableModel:
         chosen = TableSettings.taken_from(settings, target=target)
         stage("reading the table")
         table = open_table(source, chosen.reading)
+        kind = _kind(table, target, settings)
+        if kind.classes is not None:
+            table = coded(table, target, kind.classes)
         stage("encoding the columns")
         split = split_table(table, chosen)
         regressor = WideGPRegressor(random_state=chosen.seed, **settings)
@@ -119,7 +127,8 @@ class TableModel:
             held_out = None
             if len(split.y_test):
                 stage("predicting the held-out rows")
-                held_out = HeldOut.of(regressor, split.X_test, split.y_test)
+                own_sd = None if settings["likelihood"] == "gaussian" else float(np.std(split.y))
+                held_out = HeldOut.of(regressor, split.X_test, split.y_test, train_sd=own_sd)
                 stage("shuffling the columns")
             study = _studied(regressor, split, chosen.seed)
         for w in caught:
@@ -129,7 +138,8 @@ class TableModel:
         if yardstick and held_out is not None:
             stage("gradient boosting beside it")
             train, test = (split.X, split.y), (split.X_test, split.y_test)
-            beside = measure(train, test, held_out.mean, chosen.seed).to_dict()
+            make = measure if kind.classes is None else measure_classes
+            beside = make(train, test, held_out.mean, chosen.seed).to_dict()
         scored = regressor
         if held_out is not None and not keep_held_out:
             stage("conditioning on all rows")
@@ -150,10 +160,14 @@ class TableModel:
             "rows_conditioned_on": len(split.y if regressor is scored else split.targets),
             "seconds": round(time.perf_counter() - began, 3),
             "peak_memory": peak_memory(),
-            "warnings": _warned(split) + _news(caught),
-            "yardstick": beside,
+            "warnings": [kind.words] * bool(kind.words) + _warned(split) + _news(caught),
+            "yardstick": beside if kind.classes is None else None,
             "versions": versions(),
         }
+        if kind.classes is not None:
+            provenance |= {"classes": list(kind.classes), "beside": beside}
+        if (counted := _rootogram(scored, split)) is not None:
+            provenance["rootogram"] = counted
         if regressor.approximation == "auto":
             # The settings above are what was asked for, and "auto" may take less.
             anchors = {} if regressor.approximation_ == "exact" else {"anchors": len(regressor.anchors_)}
@@ -163,6 +177,12 @@ class TableModel:
     @property
     def target(self) -> str:
         return str(self.provenance["target"])
+
+    @property
+    def classes(self) -> tuple[str, str] | None:
+        """The classes of the target, where it has such; predictions are probabilities of the second."""
+        found = self.provenance.get("classes")
+        return None if found is None else tuple(found)
 
     def predict_batch(self, batch: pa.RecordBatch | pa.Table, level: float = 0.95) -> Predicted:
         """Predictions for the rows of a batch; the interval is central, of probability ``level``.
@@ -198,10 +218,16 @@ class TableModel:
         return self.predict_distribution(table).interval(level)
 
     def score(self, table: Any) -> float:
-        """R2 = 1 - MSE / variance of the target at the rows that have one, as scikit-learn's."""
+        """R2 = 1 - MSE / variance of the target at the rows that have one, as scikit-learn's.
+
+        Of classes, the share of rows whose likelier class came.
+        """
         source = open_table(table)
+        source = source if self.classes is None else coded(source, self.target, self.classes)
         y = np.concatenate([self.encoder.target(batch) for batch in source.batches(columns=[self.target])])
         here = ~np.isnan(y)
+        if self.classes is not None:
+            return float(np.mean((self.predict(source)[here] > 0.5) == (y[here] == 1)))
         return 1 - rmse(y[here], self.predict(source)[here]) ** 2 / float(np.var(y[here]))
 
     def inputs_held(self) -> np.ndarray:
@@ -234,6 +260,17 @@ class TableModel:
             raise ModelFileError(
                 f"The columns in {path} cannot be read ({error!r}); fit the model again."
             ) from error
+
+
+def _kind(table: TableSource, target: str, settings: dict[str, Any]) -> TargetKind:
+    """What the target holds; its likelihood goes to ``settings`` unless they name one."""
+    kind = target_kind(table, target)
+    asked = settings.setdefault("likelihood", kind.likelihood)
+    if asked not in ("logit", "probit"):
+        return TargetKind(asked, None, kind.words if asked == "gaussian" and kind.classes is None else "")
+    if kind.classes is None:
+        raise TableError(f"likelihood={asked!r} is of two classes; target {quoted(target)} has none.")
+    return kind
 
 
 def recondition(regressor: WideGPRegressor, X: np.ndarray, y: np.ndarray) -> WideGPRegressor:
@@ -270,6 +307,13 @@ def _studied(regressor: WideGPRegressor, split: Split, seed: int) -> ColumnStudy
         return None
     sources = source_columns(split.encoder)
     return ColumnStudy.of(regressor.fitted_, split.X_test, split.y_test, sources, seed)
+
+
+def _rootogram(regressor: WideGPRegressor, split: Split) -> dict[str, Any] | None:
+    """Held-out counts beside what is expected of them; None for other targets."""
+    if not isinstance(regressor.fitted_.likelihood, Counts) or not len(split.y_test):
+        return None
+    return rootogram(regressor.predict_distribution(split.X_test), split.y_test)
 
 
 def _warned(split: Split) -> list[str]:

@@ -60,6 +60,13 @@ def booster(seed: int, loss: str = "squared_error", quantile: float | None = Non
     return HistGradientBoostingRegressor(loss=loss, quantile=quantile, random_state=seed)
 
 
+def class_booster(seed: int) -> Any:
+    """The same of classes, by log loss."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(random_state=seed)
+
+
 def measure(
     train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray], mean: np.ndarray, seed: int = 0
 ) -> Yardstick:
@@ -76,6 +83,41 @@ def measure(
         r2=1 - float(boosted.mean()) / variance if variance > 0 else None,
         t=paired_t(own - boosted), rows=len(y), rows_held_out=len(y_test),
         seconds=round(time.perf_counter() - began, 3),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ClassYardstick:
+    """Held-out scores of gradient boosting's probabilities, with those of the model."""
+
+    log_loss: float
+    auc: float | None
+    brier: float
+    accuracy: float
+    log_loss_model: float
+    rows: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def measure_classes(
+    train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray], p: np.ndarray, seed: int = 0
+) -> ClassYardstick:
+    """Boosted probabilities of classes 0 and 1 beside the probabilities ``p`` of the second at ``test``."""
+    from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
+
+    began = time.perf_counter()
+    (X, y), (X_test, y_test) = _thinned(*train, seed), test
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        q = class_booster(seed).fit(X, y).predict_proba(X_test)[:, 1]
+    auc = float(roc_auc_score(y_test, q)) if 0 < y_test.mean() < 1 else None
+    losses = [float(log_loss(y_test, one, labels=[0, 1])) for one in (q, p)]
+    return ClassYardstick(
+        losses[0], auc, float(brier_score_loss(y_test, q)), float(np.mean((q > 0.5) == y_test)), losses[1],
+        len(y), round(time.perf_counter() - began, 3),
     )  # fmt: skip
 
 

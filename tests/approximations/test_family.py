@@ -189,7 +189,13 @@ def test_derivatives_by_the_target_and_the_noise_of_each_row(name, backend):
     """dF/dy_i and spread_i dF/dspread_i by central differences, of every row."""
     _, y, _ = table()
     likelihood = any_likelihood(name, backend)
-    bars = evaluate(likelihood, KERNELS[0], y, SPREAD, by_row=True).by_row
+    whole = evaluate(likelihood, KERNELS[0], y, SPREAD, by_row=True)
+    bars = whole.by_row
+    with likelihood.backend.scope():
+        alone = likelihood.evaluate(KERNELS[0], Observed(y, NOISE, SPREAD), by_row=True, gradient=False)
+    assert alone.value == pytest.approx(whole.value, rel=1e-12)
+    for ours, expected in zip(alone.by_row, bars, strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-9, atol=1e-11)
     step = 1e-5
     for i in range(0, N, 3):
         e = np.eye(N)[i] * step

@@ -58,22 +58,25 @@ class Dense:
     def _own(self, observed: Observed) -> Observed:
         return observed if self.kept is None else observed.of(self.kept)
 
-    def evaluate(self, kernel: Kernel, observed: Observed, by_row: bool = False) -> Evaluation:
+    def evaluate(
+        self, kernel: Kernel, observed: Observed, by_row: bool = False, gradient: bool = True
+    ) -> Evaluation:
         """Gradient by eq. (grad_mll_standard): dF/dK = (K~^-1 - alpha alpha')/2, alpha = K~^-1 y."""
         own = self._own(observed)
         variances = own.variances()
         L = self._factor(kernel, variances)
         if L is None:
             return failure("the kernel matrix has no Cholesky factor at these parameters")
-        from_factor = self.backend.compiled(_from_factor, self.backend)
+        from_factor = self.backend.compiled(_from_factor, self.backend, gradient)
         value, alpha, kernel_bar, by_variance = from_factor(kernel, self.X, L, own.y)
         if not np.isfinite(float(value)):
             return failure("the likelihood is not finite at these parameters")
-        gradient = self.backend.kernel_gradient(kernel, kernel_bar)
-        by_spread = np.asarray(by_variance) * variances
-        gradient["sigma_eps2"] = np.asarray(by_spread.sum() / observed.noise)
+        by_spread, slopes = np.asarray(by_variance) * variances, {}
+        if gradient:
+            slopes = self.backend.kernel_gradient(kernel, kernel_bar)
+            slopes["sigma_eps2"] = np.asarray(by_spread.sum() / observed.noise)
         bars = self._by_row(np.asarray(alpha), by_spread, len(observed.y)) if by_row else None
-        return Evaluation(float(value), gradient, by_row=bars)
+        return Evaluation(float(value), slopes, by_row=bars)
 
     def _by_row(self, alpha: np.ndarray, by_spread: np.ndarray, n_rows: int) -> RowBars:
         if self.kept is None:
@@ -101,13 +104,15 @@ def _factor(backend: Backend, kernel: Kernel, X: Array, variances: Array) -> Arr
 
 
 def _from_factor(
-    backend: Backend, kernel: Kernel, X: Array, L: Array, y: Array
+    backend: Backend, gradient: bool, kernel: Kernel, X: Array, L: Array, y: Array
 ) -> tuple[Array, Array, Any, Array]:
-    """F, alpha (n,), dF/dkernel, dF/dnoise_i (n,)."""
+    """F, alpha (n,), dF/dkernel, None without ``gradient``, and dF/dnoise_i (n,)."""
     xp = backend.xp
     inverse_half = backend.invert_lower(L)
     alpha = inverse_half.T @ (inverse_half @ y)
     value = y @ alpha / 2 + xp.sum(xp.log(xp.diagonal(L))) + len(y) * LOG_2PI / 2
+    if not gradient:
+        return value, alpha, None, (xp.sum(inverse_half**2, axis=0) - alpha**2) / 2
     K_bar = (backend.inner(inverse_half, inverse_half) - alpha[:, None] * alpha[None, :]) / 2
     return value, alpha, backend.cross_pullback(kernel, X, X, Cotangent(K_bar)), xp.diagonal(K_bar)
 

@@ -61,7 +61,12 @@ class Likelihood(Protocol):
     @property
     def n_rows(self) -> int: ...
 
-    def evaluate(self, kernel: Kernel, observed: Observed, by_row: bool = False) -> Evaluation: ...
+    def evaluate(
+        self, kernel: Kernel, observed: Observed, by_row: bool = False, gradient: bool = True
+    ) -> Evaluation:
+        """F with its gradient, and with its derivatives by row if asked for; these alone, at about half the
+        cost, without ``gradient``, which is then empty.
+        """
 
     def posterior(self, kernel: Kernel, observed: Observed) -> Any: ...
 

@@ -18,6 +18,7 @@ from widegp.approximations.sums import (
     Sums,
     block_pullback,
     block_pullback_by_row,
+    block_rows_alone,
     block_sums,
     block_sums_kept,
     weigh,
@@ -128,7 +129,9 @@ class Family:
             return self.sums(rule, model, rows), None
         return self.engine.map_keep(partial(block_sums_kept, self.backend, rule, model), rows)
 
-    def evaluate(self, kernel: Kernel, observed: Observed, by_row: bool = False) -> Evaluation:
+    def evaluate(
+        self, kernel: Kernel, observed: Observed, by_row: bool = False, gradient: bool = True
+    ) -> Evaluation:
         """Two passes over the rows: the sums, then their pullback."""
         rows = self._observed(observed)
         model = self.model(kernel, observed.noise)
@@ -145,6 +148,9 @@ class Family:
             return failure("the likelihood is not finite at these parameters")
         self.settle(model.white.jitter)
         bound = (self.backend, rule, model, _scaled(raw_bar, self.share))
+        if by_row and not gradient:
+            _, parts = self.engine.map_sum_rows(partial(block_rows_alone, *bound), rows, kept)
+            return Evaluation(float(value), {}, model.white.jitter, by_row=self._by_row(rows, parts))
         if by_row:
             passed, parts = self.engine.map_sum_rows(partial(block_pullback_by_row, *bound), rows, kept)
         else:
@@ -155,10 +161,10 @@ class Family:
                 model, inner, passed.W
             )
             kernel_bar = add_trees(kernel_bar, through_anchors)
-        gradient = self.backend.kernel_gradient(kernel, kernel_bar)
-        gradient["sigma_eps2"] = np.asarray(float(by_log_noise + passed.log_noise) / observed.noise)
+        slopes = self.backend.kernel_gradient(kernel, kernel_bar)
+        slopes["sigma_eps2"] = np.asarray(float(by_log_noise + passed.log_noise) / observed.noise)
         bars = self._by_row(rows, parts) if by_row else None
-        return Evaluation(float(value), gradient, model.white.jitter, by_row=bars)
+        return Evaluation(float(value), slopes, model.white.jitter, by_row=bars)
 
     def _by_row(self, rows: Rows, parts: list[RowBars]) -> RowBars:
         """Cotangents of the blocks' rows, added up and in the order of the table."""

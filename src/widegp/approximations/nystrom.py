@@ -88,7 +88,9 @@ class Nystrom:
         L, W = model.white.L, model.white.W
         return W.T @ raw.A @ W + L.T @ L, raw.b @ W + y[self.kept] @ L
 
-    def evaluate(self, kernel: Kernel, observed: Observed, by_row: bool = False) -> Evaluation:
+    def evaluate(
+        self, kernel: Kernel, observed: Observed, by_row: bool = False, gradient: bool = True
+    ) -> Evaluation:
         """With h = G^-1 g: F_G = (G^-1 - g h' - h g')/2, F_c = h."""
         prepared = self._prepare(kernel, observed)
         if prepared is None:
@@ -104,11 +106,11 @@ class Nystrom:
         if not np.isfinite(value):
             return failure("the pseudo-likelihood is not finite at these parameters")
         G_bar = (half.T @ half - g[:, None] * h[None, :] - h[:, None] * g[None, :]) / 2
-        gradient, by_noise = self._gradient(model, rows, raw, observed.y, G_bar, h)
+        slopes, by_noise = self._gradient(model, rows, raw, observed.y, G_bar, h)
         by_spread = by_noise * observed.of(self.kept).variances()
-        gradient["sigma_eps2"] = np.asarray(by_spread.sum() / observed.noise)
+        slopes["sigma_eps2"] = np.asarray(by_spread.sum() / observed.noise)
         bars = self._by_row(model, rows, h, by_spread) if by_row else None
-        return Evaluation(value, gradient, model.white.jitter, by_row=bars)
+        return Evaluation(value, slopes, model.white.jitter, by_row=bars)
 
     def _gradient(
         self, model: Model, rows: Rows, raw: Sums, y: np.ndarray, G_bar: Any, c_bar: Any

@@ -95,6 +95,19 @@ def block_pullback_by_row(
         return _block_pullback(backend, rule, model, bar, block, kept, True)
 
 
+def block_rows_alone(
+    backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block, kept: Array | None = None
+) -> tuple[float, RowBars]:
+    """dF/d(y, spread) of the block's rows, and nothing that has to be added up."""
+    with backend.scope():
+        if not rule.residual:
+            F = _features(backend, rule, model, block) if kept is None else kept
+            return 0.0, _row_bars(backend, rule, model, bar, block, F)
+        features = backend.matmul(backend.cross(model.kernel, block.X, model.Z), model.white.W)
+        cotangents = RowCotangents(bar.A, bar.b, bar.q, bar.log_d)
+        return 0.0, backend.row_pullback(model.kernel, model.noise, block, features, cotangents)
+
+
 def _block_pullback(
     backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block, kept: Array | None, by_row: bool
 ) -> tuple[BlockGradient, Any]:

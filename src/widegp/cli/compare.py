@@ -14,16 +14,20 @@ from widegp.cli.output import console, print_json
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from widegp.compare import Score
+    from widegp.compare import ClassScore, Score
     from widegp.compare_kernels import KernelEvidence
     from widegp.table_split import Split
 
 LOWER_IS_BETTER = ("rmse", "nll", "crps")
+OF_CLASSES = {"log_loss": "log loss", "auc": "AUC", "brier": "Brier", "ece": "ECE", "accuracy": "accuracy"}
+CLASSES_READ_AS = (
+    "Log loss, Brier score and ECE (calibration): lower is better; AUC and accuracy: higher. Best in bold.",
+)
 
 
 def compare(
     table: options.TableFile,
-    target: options.Target,
+    targets: options.Targets,
     drop: options.Drop = None,
     rank: options.Rank = 500,
     neighbors: options.Neighbors = 30,
@@ -54,7 +58,8 @@ def compare(
     The others are the mean, linear regression and gradient boosting, which has no intervals of its own: once
     it gets one sd from its cross-validated residuals, once the ends of the interval from quantile losses. All
     models get the same inputs; nothing is tuned. The time of each is that from the training rows to
-    predictions with intervals of the held-out rows.
+    predictions with intervals of the held-out rows. Beside a target of two values, which holds classes, the
+    others are its share, logistic regression and gradient boosting.
 
     With --kernels no row is held out: which activation, or mixture of them, do the rows prefer, and how sure
     is that? The answer is log p(y | kernel), the parameters integrated out, on at most 200 rows.
@@ -65,11 +70,15 @@ def compare(
       widegp compare houses.csv --target price --kernels
       widegp compare houses.csv --target price --ard --transform auto --test-fraction 0.2 --json
     """
+    target = options.one_target(targets)
     settings = options.regressor_settings(
         rank=rank, neighbors=neighbors, predict_neighbors=predict_neighbors, approximation=approximation,
         anchors=anchors, ard=ard, transform=transform, plain=plain, budget=budget, backend=backend,
     )  # fmt: skip
     from widegp.compare import compare as scores_of
+    from widegp.compare import compare_classes
+    from widegp.data.tables import open_table
+    from widegp.data.target_kinds import coded, target_kind
     from widegp.progress import Progress
     from widegp.table_split import split_table
 
@@ -81,7 +90,15 @@ def compare(
     with FitDisplay(console(stderr=True), None) as display, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         display.update(Progress("reading the table"))
-        split = split_table(table, chosen)
+        source = open_table(table, chosen.reading)
+        kind = target_kind(source, target)
+        if kernels and kind.classes is not None:
+            raise typer.BadParameter(
+                "the evidence of kernels is that of a real target; leave it out for classes.",
+                param_hint="'--kernels'",
+            )
+        split = split_table(source if kind.classes is None else coded(source, target, kind.classes), chosen)
+        scores: list[Any]
         if kernels:
             from widegp.compare_kernels import compare_kernels
 
@@ -90,8 +107,11 @@ def compare(
             raise typer.BadParameter(
                 "no rows are held out to compare on; pass a larger share.", param_hint="'--test-fraction'"
             )
-        else:
+        elif kind.classes is None:
             scores = list(scores_of(split, settings, seed, level, display.update))
+        else:
+            of_classes = settings | {"likelihood": kind.likelihood}
+            scores = list(compare_classes(split, of_classes, seed, display.update))
     if kernels:
         _tell_kernels(ranked, split, {"table": str(table), "target": target, "seed": seed}, as_json)
         return
@@ -101,8 +121,10 @@ def compare(
                     "models": [score.to_dict() for score in scores]})  # fmt: skip
         return
     screen = console()
-    screen.print(_as_table(scores, level))
-    for line in _read_as(level, len(split.y_test)):
+    if kind.words:
+        screen.print(kind.words, markup=False)
+    screen.print(_as_table(scores, level) if kind.classes is None else _classes_as_table(scores))
+    for line in _read_as(level, len(split.y_test)) if kind.classes is None else CLASSES_READ_AS:
         screen.print(line, markup=False)
     screen.print(
         f"{len(split.y):,} rows to fit on, {len(split.y_test):,} held out; seed {seed}.", markup=False
@@ -167,4 +189,25 @@ def _as_table(scores: list[Score], level: float) -> Table:
         ]
         held = (percent(share) for share in (score.coverage_50, score.coverage_80, score.coverage))
         shown.add_row(score.model, *cells, *held, number(score.width), seconds(score.seconds))
+    return shown
+
+
+def _classes_as_table(scores: list[ClassScore]) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from widegp.report.formatting import number, seconds
+
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
+    shown.add_column("model")
+    for name in (*OF_CLASSES.values(), "time"):
+        shown.add_column(name, justify="right")
+    best = {}
+    for name in OF_CLASSES:
+        values = [getattr(score, name) for score in scores]
+        best[name] = max(values) if name in ("auc", "accuracy") else min(values)
+    for score in scores:
+        found = {name: getattr(score, name) for name in OF_CLASSES}
+        cells = [f"[bold]{number(v)}[/bold]" if v == best[name] else number(v) for name, v in found.items()]
+        shown.add_row(score.model, *cells, seconds(score.seconds))
     return shown

@@ -27,9 +27,10 @@ MOST_NAMED = 8
 
 def fit(
     table: options.TableFile,
-    target: options.Target,
+    targets: options.Targets,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="MODEL", help="File for the model.")],
     drop: options.Drop = None,
+    likelihood: options.LikelihoodOption = "auto",
     kernel: options.KernelName = "mixed",
     rank: options.Rank = 500,
     neighbors: options.Neighbors = 30,
@@ -72,17 +73,20 @@ def fit(
     \b
     Examples:
       widegp fit houses.csv --target price --out houses.widegp
+      widegp fit visits.csv --target visits --likelihood negative-binomial --out visits.widegp
       widegp fit houses.parquet --target price --drop id,street --ard --budget 5m --out houses.widegp
       widegp fit haeuser.csv --target preis --decimal , --encoding cp1252 --out haeuser.widegp
       widegp fit big.parquet --target y --checkpoint run1 --out big.widegp
       widegp fit big.parquet --target y --checkpoint run1 --resume --out big.widegp
     """
+    target = options.one_target(targets)
     not_the_same(out, table=table)
     journal = _journal(checkpoint, resume)
     settings = options.regressor_settings(
         kernel=kernel, rank=rank, neighbors=neighbors, predict_neighbors=predict_neighbors,
         approximation=approximation, anchors=anchors, ard=ard, transform=transform, plain=plain,
         budget=budget, backend=backend, checkpoint=None if journal is None else str(journal),
+        likelihood=likelihood,
     )  # fmt: skip
     if resume and journal is not None:
         _say_what_is_resumed(journal)
@@ -186,14 +190,25 @@ def _show(model: TableModel, out: Path, as_json: bool, verbose: bool) -> None:
     if model.held_out is None:
         _show_unscored(model, out, as_json)
         return
-    summary = summary_of(model)
-    if as_json:
-        print_json({"model": str(out)} | _compact(summary))
-        return
-    from widegp.report import render_terminal
+    if model.classes is not None:
+        from widegp.report import render_terminal_classes, summarise_classes
 
-    screen = console()
-    render_terminal(summary, screen, verbose)
+        summary = summarise_classes(model.held_out, model.provenance, model.regressor.result_)
+        if as_json:
+            apart = ("reliability", "roc")
+            print_json({"model": str(out)} | {k: v for k, v in summary.items() if k not in apart})
+            return
+        screen = console()
+        render_terminal_classes(summary, screen)
+    else:
+        summary = summary_of(model)
+        if as_json:
+            print_json({"model": str(out)} | _compact(summary))
+            return
+        from widegp.report import render_terminal
+
+        screen = console()
+        render_terminal(summary, screen, verbose)
     _print_left_out(model)
     told = model.provenance
     seen = f"conditioned on all {told['rows_conditioned_on']:,} rows"

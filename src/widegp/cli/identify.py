@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def identify(
     table: options.TableFile,
-    target: options.Target,
+    targets: options.Targets,
     drop: options.Drop = None,
     parameter: Annotated[
         str | None,
@@ -54,6 +54,7 @@ def identify(
       widegp identify houses.csv --target price
       widegp identify houses.csv --target price --parameter w --json
     """
+    target = options.one_target(targets)
     settings = options.regressor_settings(
         rank=rank, neighbors=neighbors, approximation=approximation, anchors=anchors, ard=ard,
         transform=transform, plain=True, budget=budget, backend=backend, random_state=seed,

@@ -80,6 +80,7 @@ Approximation = Literal[
 AnchorRule = Literal["kmeans", "kmeans++", "random", "first", "greedy"]
 Transform = Literal["none", "auto", "box-cox", "yeo-johnson", "sinh-arcsinh", "sqrt", "log"]
 BackendName = Literal["auto", "native", "xla"]
+LikelihoodName = Literal["auto", "gaussian", "student-t", "logit", "probit", "poisson", "negative-binomial"]
 
 TableFile = Annotated[
     Path,
@@ -92,7 +93,11 @@ TableFile = Annotated[
 ModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL", callback=existing, help="A file that 'widegp fit' wrote.")
 ]
-Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
+Targets = Annotated[list[str], typer.Option("--target", "-t", metavar="TEXT", help="Column to predict.")]
+LikelihoodOption = Annotated[
+    LikelihoodName,
+    typer.Option(help="What the target is: auto takes two values for classes (logit), others as numbers."),
+]
 Drop = Annotated[
     list[str] | None, typer.Option("--drop", metavar="A,B", help="Columns to leave out; may be repeated.")
 ]
@@ -161,6 +166,17 @@ Verbose = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, and nothing else.")]
 
 
+def one_target(targets: list[str]) -> str:
+    """The one column to predict: of several options of the same name the last would win without a word."""
+    if len(targets) > 1:
+        named = " and ".join(repr(name) for name in targets)
+        raise typer.BadParameter(
+            f"{named} are {len(targets)} targets, and a model has one; run the command once for each, and"
+            " pass --drop for the others.", param_hint="'--target'",
+        )  # fmt: skip
+    return targets[0]
+
+
 def columns(drop: list[str] | None) -> tuple[str, ...]:
     """The names in "a,b" given once or several times; a name with a comma stands in quotation marks."""
     return tuple(name for names in csv.reader(drop or (), skipinitialspace=True) for name in names)
@@ -178,6 +194,8 @@ def regressor_settings(**given: Any) -> dict[str, Any]:
     ``plain`` stands for those of `WideGPRegressor.plain`.
     """
     plain = given.pop("plain")
+    if given.get("likelihood") == "auto":
+        del given["likelihood"]
     transform = given.pop("transform") or ("none" if plain else "auto")
     plainly = {"metric": "iso", "noise": "constant", "scale_inputs": "standard", "posterior": "map"}
     chosen = plainly if plain else {}

@@ -26,6 +26,7 @@ BATCH_ROWS = 16384
 # Neighbours, and all rows of an exact fit, make a row cost milliseconds; the bar should still move.
 BATCH_ROWS_SLOW = 1024
 ADDED = ("mean", "sd", "lower", "upper", "outside")
+ADDED_TO_CLASSES = ("class", "probability", "outside")
 
 
 def predict(
@@ -48,7 +49,8 @@ def predict(
 ) -> None:
     """Add mean, sd and interval to the rows of a table.
 
-    The columns of the table are kept, and mean, sd, lower, upper and outside added. By the model, a new
+    The columns of the table are kept, and mean, sd, lower, upper and outside added; for a model of two
+    classes, the likelier class, the probability of the second one, and outside. By the model, a new
     observation falls between lower and upper with probability --level. Where outside is true, a number or
     date of the row lies beyond the training range: the prediction is an extrapolation, and neither it nor its
     interval was tested there. Rows are read, predicted and written in batches, so tables may be larger than
@@ -61,7 +63,7 @@ def predict(
     """
     check_suffix(out)
     not_the_same(out, model=model, table=table)
-    began, names = time.perf_counter(), [prefix + name for name in ADDED]
+    began = time.perf_counter()
     stopped = f"Interrupted; {out} was not written. Run the same command to begin again."
     with interrupted_with(lambda: stopped):
         from widegp.data.tables import open_table
@@ -69,6 +71,7 @@ def predict(
         from widegp.table_model import TableModel
 
         fitted = TableModel.load(model, backend, predict_neighbors)
+        names = [prefix + name for name in (ADDED if fitted.classes is None else ADDED_TO_CLASSES)]
         source = open_table(table, Reading(encoding=encoding))
         _check_names(source, names)
         rows, outside, noticed = _stream(fitted, source, out, level, names)
@@ -108,12 +111,15 @@ def _stream(
     """Predict batch by batch, in the memory of one batch: rows, those outside the range, what was odd."""
     rows, outside, noticed = 0, 0, Counter[Any]()
     numeric = {c.name: c.notation or "plain" for c in model.encoder.columns if c.kind == "numeric"}
-    numeric = numeric | {model.target: "plain"} if source.is_text and is_typed(out) else {}
+    if model.classes is None:
+        numeric[model.target] = "plain"
+    numeric = numeric if source.is_text and is_typed(out) else {}
     slow = model.regressor.fitted_.rows is not None or model.regressor.approximation_ == "exact"
     with table_writer(out) as writer, _bar(source) as advance:
         for batch in source.batches(BATCH_ROWS_SLOW if slow else BATCH_ROWS):
             predicted = model.predict_batch(batch, level)
-            writer.write_batch(_extended(batch, predicted, names, numeric))
+            new = dict(zip(names, _new_columns(predicted, model.classes), strict=True))
+            writer.write_batch(_extended(batch, new, numeric))
             noticed += predicted.warnings
             rows += batch.num_rows
             outside += int(predicted.outside.sum())
@@ -121,9 +127,14 @@ def _stream(
     return rows, outside, noticed
 
 
-def _extended(
-    batch: pa.RecordBatch, predicted: Predicted, names: list[str], numeric: dict[str, str]
-) -> pa.RecordBatch:
+def _new_columns(predicted: Predicted, classes: tuple[str, str] | None) -> list[Any]:
+    if classes is None:
+        return [*predicted[:4], predicted.outside]
+    likelier = [classes[int(p > 0.5)] for p in predicted.mean]
+    return [likelier, predicted.mean, predicted.outside]
+
+
+def _extended(batch: pa.RecordBatch, new: dict[str, Any], numeric: dict[str, str]) -> pa.RecordBatch:
     """The batch with the new columns; text in the notation of ``numeric`` becomes numbers."""
     import pyarrow as pa
 
@@ -134,7 +145,7 @@ def _extended(
         parsed = parse(clean(columns[name]), numeric[name])
         # A column that the model leaves out may hold words here.
         columns[name] = columns[name] if isinstance(parsed, int) else parsed
-    columns |= dict(zip(names, map(pa.array, (*predicted[:4], predicted.outside)), strict=True))
+    columns |= {name: pa.array(values) for name, values in new.items()}
     return pa.RecordBatch.from_pydict(columns)
 
 

@@ -156,6 +156,11 @@ class Backend(Protocol):
     ) -> tuple[Array, Array, Any, RowBars | None]:  # fmt: skip
         """dF/d(features of all rows, log noise, kernel) and, if asked for ``by_row``, dF/d(y, spread)."""
 
+    def row_pullback(
+        self, kernel: Kernel, noise: Array, block: Block, features: Array, cotangents: RowCotangents
+    ) -> RowBars:
+        """dF/d(y, spread) alone, at half the cost: no derivative of the kernel is made."""
+
     def kernel_gradient(self, kernel: Kernel, cotangent: Any) -> dict[str, np.ndarray]: ...
 
 

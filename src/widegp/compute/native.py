@@ -198,6 +198,18 @@ class NativeBackend:
         kernel_bar = np.concatenate([sums[:5], sums[6:7], by_log_u / np.ravel(work.arc.sigma_u2)])
         return features_bar, float(sums[7]), kernel_bar, row_bars
 
+    def row_pullback(
+        self, kernel: Closed, noise: Any, block: Block, features: Any, cotangents: RowCotangents
+    ) -> RowBars:
+        work = RowWork(kernel, noise, block, features, self._pool)
+        row_bars = RowBars(np.zeros(len(features)), np.zeros(len(features)))
+        for rows in work.chunks():
+            made = work.condition(rows)
+            bars = cotangents.to_rows(made.conditional(), block.weight[rows])
+            s, _ = work.second_solves(rows, made, bars)
+            add_to_rows(row_bars, block.neighbors[rows], rows, made.a, s, bars, work.noise)
+        return row_bars
+
     def kernel_gradient(self, kernel: Closed, cotangent: np.ndarray) -> dict[str, np.ndarray]:
         """Chain rule from (k_0..k_4, sigma_a2, sigma_u2) to the kernel's own parameters.
 

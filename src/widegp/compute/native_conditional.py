@@ -67,6 +67,23 @@ class RowWork:
 
         return Given(*out, sum(in_parallel(work, n, FEW)))
 
+    def second_solves(
+        self, rows: slice, made: Given, bars: tuple[np.ndarray, ...]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """s (n, m) and v (n, r) of `native_rows.condition_pullback`."""
+        neighbors = self.block.neighbors[rows]
+        n, m = neighbors.shape
+        s, v = self.pool.take(n, m), self.pool.take(n, self.features.shape[1])
+
+        def work(share: slice) -> None:
+            native_rows.second_solves(
+                share.start, share.stop, self.features, self.block.y, neighbors, made.factors, made.features,
+                *bars, s, v,
+            )  # fmt: skip
+
+        in_parallel(work, n, FEW)
+        return s, v
+
     def pullback(
         self, rows: slice, made: Given, bars: tuple[np.ndarray, ...], features_bar: np.ndarray,
         sums: np.ndarray, inputs: np.ndarray,

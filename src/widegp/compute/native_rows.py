@@ -247,6 +247,15 @@ def _second_solve(i, features, y, neighbors, factors, phi, phi_bar, y_bar, d_bar
                 v[i, p] -= s[j] * features[row, p]
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def second_solves(lo, hi, features, y, neighbors, factors, phi, phi_bar, y_bar, d_bar, s, v):
+    """s (B, m) and v (B, r) of rows lo to hi, as in `condition_pullback`, which needs more of them."""
+    m = neighbors.shape[1]
+    L, own = np.empty((m + 1, m + 1)), np.zeros(m + 1)
+    for i in range(lo, hi):
+        _second_solve(i, features, y, neighbors, factors, phi, phi_bar, y_bar, d_bar, L, own, s, v)
+
+
 @njit(error_model="numpy")
 def _cotangent(d_bar, a, s, T):
     """d_bar a a' - (s a' + a s')/2 packed, off-diagonal entries doubled since they stand for two."""

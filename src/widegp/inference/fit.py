@@ -15,6 +15,7 @@ from widegp.cost import START_ROWS, Calibration, Size, evaluation_seconds, searc
 from widegp.inference.journal import Journal, Journaled
 from widegp.inference.objective import Answer, MapObjective, Problem
 from widegp.inference.optimizers import (
+    GAIN,
     SMALLEST_GAIN,
     Objective,
     Task,
@@ -47,7 +48,7 @@ POLISHING = 15
 class OptimizerSettings:
     """``rate``, ``noise_rate``, ``batch_rows`` and the batches' ``seed`` are Adam's; ``max_iter`` counts
     iterations or steps; ``seconds`` are those left of a budget. A start that is not explored may still be
-    followed through ``parts`` of the table."""
+    followed through ``parts`` of the table; ``gain`` is what a step of BFGS must promise, in nats."""
 
     name: str
     max_iter: int
@@ -58,6 +59,7 @@ class OptimizerSettings:
     batch_rows: int | None = None
     seed: int = 0
     parts: bool = False
+    gain: float = GAIN
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ class Run:
         if self.deadline is not None:
             wrapped = Timed(wrapped, self.deadline)
         following = self.watch.following(objective.space.unpack)
-        return Task(wrapped, objective.space.bounds(), objective.n_rows, max_iter, following)
+        bounds, gain = objective.space.bounds(), self.settings.gain
+        return Task(wrapped, bounds, objective.n_rows, max_iter, following, gain)
 
     def optimise(
         self, objective: MapObjective, values: Values, max_iter: int, curvature: np.ndarray | None

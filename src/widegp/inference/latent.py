@@ -6,7 +6,7 @@ psi holds the logarithms of the likelihood's parameters.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,6 +18,14 @@ from widegp.kernels.base import Kernel
 from widegp.laplace import Mode, Pseudo, Response, Solved, evidence, find_mode
 
 TOLERANCE = 1e-4  # of the mode; the evidence of n rows is then right to better than 1e-8 n
+FEW_ROWS, COARSE = 1000, 1e-3  # beyond so many rows a step less is worth an error of 1e-6 n nats at most
+
+
+@dataclass
+class Known:
+    """The mode f (n,) found last at the rows of a problem, or None: Newton's method begins there."""
+
+    f: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,7 @@ class LatentProblem:
     response: Response
     priors: dict[str, Prior]
     noise: float = 1.0
+    known: Known = field(default_factory=Known, compare=False)
 
     @property
     def weight(self) -> np.ndarray:
@@ -52,7 +61,8 @@ class LatentProblem:
 
     def restricted(self, rows: np.ndarray) -> LatentProblem:
         """The same problem on a part of the table."""
-        return replace(self, response=self.response.of(rows))
+        known = Known() if self.known.f is None else Known(self.known.f[rows])
+        return replace(self, response=self.response.of(rows), known=known)
 
     def kernel_at(self, values: Values) -> Kernel:
         """The kernel with the given parameters."""
@@ -63,11 +73,13 @@ class LatentProblem:
         return self.response.with_psi(np.exp(values["psi"])) if "psi" in values else self.response
 
     def observed(self, values: Values) -> Observed:
-        """The Gaussian that stands for the likelihood where Newton's method begins, to compare starts by."""
-        response = self.response_at(values)
-        f = response.start()
-        terms = response.terms(f)
-        pseudo = Pseudo.at(terms, f, terms.step)
+        """The Gaussian that stands for the likelihood at the mode found last: what predictions condition on.
+
+        Before one is found, that with which Newton's method begins, to compare starts by.
+        """
+        response, f = self.response_at(values), self.known.f
+        terms = response.terms(response.start() if f is None else f)
+        pseudo = Pseudo.at(terms, response.start(), terms.step) if f is None else Pseudo.at(terms, f, terms.W)
         return Observed(pseudo.z, 1.0, pseudo.noise)
 
 
@@ -79,7 +91,9 @@ class RowNoise:
     kernel: Kernel
 
     def __call__(self, z: np.ndarray, noise: np.ndarray, gradient: bool = False) -> Solved:
-        out = self.likelihood.evaluate(self.kernel, Observed(z, 1.0, noise), by_row=True)
+        # Far from the mode of a hopeless start numbers may overflow: what is not finite is a named failure.
+        with np.errstate(over="ignore", invalid="ignore"):
+            out = self.likelihood.evaluate(self.kernel, Observed(z, 1.0, noise), True, gradient)
         if out.problem is not None or out.by_row is None:
             return Solved(np.inf, z, noise, None, out.problem)
         by_kernel = {name: slope for name, slope in out.gradient.items() if name != "sigma_eps2"}
@@ -90,13 +104,14 @@ class RowNoise:
 class LaplaceObjective:
     """L(theta, psi) = -log q(y | X, theta, psi) - log p(theta).
 
-    ``f`` is the mode of the last evaluation, where the next one begins.
+    Newton's method begins at the mode of the last evaluation of these rows, whatever the likelihood was.
+    ``last`` is the last evaluation: a point that ends one stage and begins the next is evaluated once.
     """
 
     likelihood: Likelihood
     problem: LatentProblem
     space: ParameterSpace
-    f: np.ndarray | None = None
+    last: tuple[np.ndarray, Answer] | None = field(default=None, init=False)
 
     @property
     def n_rows(self) -> float:
@@ -104,13 +119,19 @@ class LaplaceObjective:
         return self.likelihood.n_rows * float(self.problem.weight.mean())
 
     def __call__(self, z: np.ndarray) -> Answer:
-        values = self.space.unpack(z)
+        if self.last is None or not np.array_equal(self.last[0], z):
+            self.last = z.copy(), self._evaluated(z)
+        return self.last[1]
+
+    def _evaluated(self, z: np.ndarray) -> Answer:
+        values, known = self.space.unpack(z), self.problem.known
         solve = RowNoise(self.likelihood, self.problem.kernel_at(values))
         response = self.problem.response_at(values)
-        out = evidence(solve, response, self.f, TOLERANCE)
+        tolerance = TOLERANCE if len(response.y) <= FEW_ROWS else COARSE
+        out = evidence(solve, response, known.f, tolerance)
         if out.problem is not None or out.mode is None:
             return Answer(np.inf, np.zeros_like(z), 0.0, out.problem)
-        self.f = out.mode.f
+        known.f = out.mode.f
         prior, slopes = penalty(self.problem.priors, values)
         by_psi = out.by_psi * response.likelihood.psi
         gradient = {name: out.gradient.get(name, by_psi) + slopes[name] for name in values}
@@ -118,8 +139,10 @@ class LaplaceObjective:
 
     def mode(self, values: Values) -> Mode:
         """The mode of f at the given parameters, whose pseudo-targets predictions condition on."""
-        solve = RowNoise(self.likelihood, self.problem.kernel_at(values))
-        return find_mode(solve, self.problem.response_at(values), self.f, TOLERANCE)
+        solve, known = RowNoise(self.likelihood, self.problem.kernel_at(values)), self.problem.known
+        mode = find_mode(solve, self.problem.response_at(values), known.f, TOLERANCE)
+        known.f = mode.f if mode.problem is None else known.f
+        return mode
 
     def prior_gradient(self, z: np.ndarray) -> np.ndarray:
         """-d log p(theta) / dz (p,): the share of the gradient that does not grow with the rows."""

@@ -17,7 +17,9 @@ AXES = {"correlation": "the correlation of two rows, from -1 to 1", "distance": 
 
 
 def of(summary: Summary) -> dict[str, Markup]:
-    """The figures by name; "by-prediction" is missing where all predictions are alike."""
+    """The figures by name; "by-prediction" is missing where all predictions are alike, "rootogram" where the
+    target holds no counts.
+    """
     h, target, level = summary["held_out"], summary["target"], percent(summary["held_out"]["level"])
     promised = "; ".join(f"{percent(r['promised'])} hold {percent(r['held'], 1)}" for r in h["coverage"])
     counts = ", ".join(str(count) for count in h["pit"]["counts"])
@@ -49,6 +51,9 @@ def of(summary: Summary) -> dict[str, Markup]:
             f" {summary['fit']['reason']}.",
         ),
     }
+    if h["rootogram"]:
+        words = "Square roots of held-out rows by their count, hung from what is expected."
+        drawn["rootogram"] = (figures.rootogram(h, target), words)
     if h["by_prediction"]:
         held = ", ".join(percent(part["coverage"][0]["held"]) for part in h["by_prediction"])
         drawn["by-prediction"] = (

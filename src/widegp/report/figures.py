@@ -104,6 +104,22 @@ def pit(held_out: dict[str, Any]) -> Figure:
     return figure
 
 
+def rootogram(held_out: dict[str, Any], target: str) -> Figure:
+    """Square roots of how many rows have each count, hung from those expected: bars should end at zero."""
+    figure, axes = new_figure()
+    found = {name: np.array(values, float) for name, values in held_out["rootogram"].items()}
+    place, expected = np.arange(len(found["first"])), np.sqrt(np.maximum(found["expected"], 0.0))
+    observed = np.sqrt(found["observed"])
+    axes.bar(place, observed, bottom=expected - observed, color=BLUE, alpha=0.55, label="held-out rows")
+    axes.plot(place, expected, color=ORANGE, lw=1.6, marker="o", ms=3, label="expected")
+    axes.axhline(0, color=MUTED, lw=1)
+    some = place[:: max(1, -(-len(place) // 6))]
+    axes.set_xticks(some, [f"{found['last'][k]:.0f}" for k in some])
+    label(axes, f"{short(target)}, up to", "square root of rows")
+    legend(axes)
+    return figure
+
+
 def quantiles(held_out: dict[str, Any]) -> Figure:
     """Standardised residuals against normal quantiles, in order."""
     figure, axes = new_figure()

@@ -10,13 +10,22 @@ import numpy as np
 from widegp.estimator import WideGPRegressor
 from widegp.inference.parameters import PSI, SIGMA_EPS2, declared_parameters
 from widegp.inference.priors import Prior, resolve_priors
-from widegp.kernels.parameters import FRACTION, FREE, Kind, Parameter
+from widegp.kernels.parameters import FRACTION, FREE, VARIANCE, Kind, Parameter
 from widegp.report.formatting import number, percent
 
 WARPS = {
     "yeo-johnson": ("Its power; 1 leaves the target as it is.",),
     "box-cox": ("Its power; 1 leaves the target as it is, 0 is the logarithm.",),
     "sinh-arcsinh": ("Takes out skewness; 0 leaves it.", "Below 1 it pulls in heavy tails; 1 leaves them."),
+}
+# Parameters of likelihoods that are not Gaussian; they have no prior.
+OF_LIKELIHOODS = {
+    parameter.name: parameter
+    for parameter in (
+        Parameter("dispersion", VARIANCE, None, "dispersion", "Counts of mean m have variance m + x m²."),
+        Parameter("scale", VARIANCE, None, "scale", "Of the noise, beside its heavy tails; target scaled."),
+        Parameter("nu", VARIANCE, None, "degrees of freedom", "The fewer, the heavier the noise's tails."),
+    )
 }
 POINTS = 121
 SPREAD = 3.5
@@ -25,7 +34,7 @@ SPREAD = 3.5
 def describe_parameters(model: WideGPRegressor) -> list[dict[str, Any]]:
     """One entry per parameter: value, standard error, credible interval, prior, words, and the two densities
     over a grid."""
-    declared = declared_parameters(model.kernel_)
+    declared = declared_parameters(model.kernel_) | OF_LIKELIHOODS
     priors = resolve_priors(model.priors, model.kernel_, int(model.n_features_in_), model.ard)
     entries = [
         _entry(model, declared[name], name, value, priors.get(name)) for name, value in model.params_.items()

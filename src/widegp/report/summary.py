@@ -49,7 +49,7 @@ def summarise(
     """
     given = dict(provenance or {})
     scores, result = held_out.scores(), model.result_
-    beside = given.pop("yardstick", None)
+    beside, counted = given.pop("yardstick", None), given.pop("rootogram", None)
     yardstick = None if beside is None else Yardstick(**beside)
     judged = Verdict.of(held_out, scores, str(given.get("target", "the target")), yardstick)
     sizes = {name: int(np.size(value)) for name, value in model.params_.items()}
@@ -64,7 +64,7 @@ def summarise(
             "yardstick": yardstick and yardstick.to_dict() | {"better": yardstick.is_much_better},
             "scores": scores,
             "rmse_error": rmse_error(held_out),
-            "held_out": _held_out(held_out),
+            "held_out": _held_out(held_out) | {"rootogram": counted},
             "model": _model(model, given),
             "fit": _fit(model, given),
             "parameters": describe_parameters(model),

@@ -1,0 +1,240 @@
+"""Inputs and metric under a likelihood that is not Gaussian, chosen on held-out training rows.
+
+Trying forms by Laplace's approximation would take ten times as long as by regression. So the first choice
+is made as for a real target, by Gaussian regression of the pseudo-targets z = f + d1 / W with which Newton's
+method begins: of a class they are two numbers, of a count about its logarithm. The process is then fitted to
+a part of the rows. On a larger one, at the same parameters, the other scaling of the inputs and the metric
+of the gradients of E[f | y] are kept if rows that were held out are likelier under them, by their own
+likelihood.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from widegp.approximations.build import Builder
+from widegp.approximations.layout import Layout
+from widegp.choices.chosen import choose_on
+from widegp.choices.gradients import mean_gradients
+from widegp.choices.left_out import NEIGHBORS
+from widegp.choices.metric import gradient_moment, learned_map
+from widegp.choices.search import POWERS, Asked
+from widegp.choices.trials import Bench, Form
+from widegp.choices.whole import GRADIENT_ROWS
+from widegp.conditioning import TrainingRows
+from widegp.data.input_maps import LinearMap, QuantileScaler
+from widegp.inference.fit import Fitted, Run, fit_map
+from widegp.inference.latent import Known, LaplaceObjective, LatentProblem
+from widegp.inference.objective import Problem
+from widegp.inference.optimizers import curvature_at
+from widegp.inference.parameters import ParameterSpace, Values
+from widegp.inference.priors import Prior
+from widegp.laplace import Mode
+from widegp.prediction import make_predictor
+from widegp.warps import make_warp
+
+# Fewer rows of classes or counts cannot tell metrics apart.
+LEAST_ROWS = 500
+# Rows, at most, that parameters are first estimated from: all rows then take a few steps.
+PART_ROWS = 4000
+# Rows on which metrics are compared, and rows that these predict.
+SAMPLE_ROWS, HELD_ROWS = 8000, 3000
+# Rounds of learning the metric again, parameters estimated between them.
+ROUNDS = 2
+# Nats per row, and in all at least, that a step must promise: an evaluation is a dozen Gaussian ones.
+GAIN_PER_ROW, LEAST_GAIN = 5e-4, 1e-2
+# Noise of the pseudo-targets where the regression of them begins, as a share of their variance.
+NOISE = 0.3
+
+
+class Settled(NamedTuple):
+    """The mode of f at ``values``; its problem knows it, and so has its pseudo-targets for observations."""
+
+    values: Values
+    objective: LaplaceObjective
+    layout: Layout
+    mode: Mode
+
+    @classmethod
+    def at(cls, builder: Builder, problem: LatentProblem, values: Values) -> Settled:
+        """On the rows of ``builder``, its layout made for these values."""
+        own: Any = replace(problem, known=Known(problem.known.f))
+        space = ParameterSpace.of(own.kernel, values, own.psi_bounds if "psi" in values else ())
+        with builder.backend.scope():
+            layout = builder.layout(own.kernel_at(values))
+            objective = own.on(builder.likelihood(layout), space)
+            mode = objective.mode(values)
+        if mode.problem is not None:
+            raise ArithmeticError(f"The fit gives no prediction: {mode.problem}; use fewer anchors.")
+        return cls(values, objective, layout, mode)
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A form on a sample of the rows, at given values, and log p(y_i | sample) of rows held out, (h,)."""
+
+    form: Form
+    builder: Builder
+    settled: Settled
+    log_score: np.ndarray
+
+    def moment(self, rows: int) -> np.ndarray:
+        """M (I, I) of the gradients of E[f | y] at the first rows of the sample, by the inputs as scaled."""
+        posterior, near = _given(self.builder, self.settled)
+        return gradient_moment(mean_gradients(posterior, self.builder.X[:rows], near), self.form.linear)
+
+
+def _given(builder: Builder, settled: Settled) -> tuple[Any, TrainingRows | None]:
+    """The posterior of f, and the rows that its predictions condition on, where they do."""
+    values, objective = settled.values, settled.objective
+    kernel, observed = objective.problem.kernel_at(values), objective.problem.observed(values)
+    with builder.backend.scope():
+        posterior = objective.likelihood.posterior(kernel, observed)
+    if settled.layout.order is None:
+        return posterior, None
+    return posterior, TrainingRows(builder.X, observed.y, kernel, NEIGHBORS, observed.spread)
+
+
+class LatentEstimate(NamedTuple):
+    """A fit, the builder of its rows, what maps scaled inputs to these, and what was chosen."""
+
+    fitted: Fitted
+    builder: Builder
+    maps: tuple[Any, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LatentFit:
+    """What a fit is made of.
+
+    builder : of the scaled rows.    problem : kernel, responses, priors.    start : where parameters begin.
+    by_input : the priors with one sigma_u2 per input.
+    """
+
+    builder: Builder
+    problem: LatentProblem
+    by_input: dict[str, Prior]
+    start: Values
+    run: Run
+
+    def plain(self) -> LatentEstimate:
+        """The kernel as it is, on inputs as they are scaled."""
+        return LatentEstimate(self._fit(self.builder, self.problem, self.start, None, True), self.builder)
+
+    def chosen(self, asked: Asked) -> LatentEstimate:
+        """Inputs and metric as asked, ``"auto"`` by what predicts held-out rows better."""
+        chosen = choose_on(self._bench(asked.inputs), self._regression_start(), asked)
+        tables = {chosen.trial.form.inputs: self.builder.X}
+        if asked.inputs == "auto":
+            scaler = QuantileScaler.fit(self.builder.X)
+            tables = {"standard": self.builder.X, "quantile": scaler.transform(self.builder.X)}
+        rows = np.random.default_rng(self.builder.seed).permutation(len(self.builder.X))
+        part, form = rows[:PART_ROWS], chosen.trial.form
+        first = self._of_part(tables, form, part, self.start)
+        learned = chosen.power is not None or chosen.by_input
+        for _ in range(ROUNDS):
+            found = self._refined(tables, form, first.values, rows, learned)
+            if found.form is form:
+                break
+            form = found.form
+            first = self._of_part(tables, form, part, first.values, first.optimum.curvature)
+        builder = replace(self.builder, X=_mapped(tables, form))
+        fitted = self._fit(builder, self.problem, first.values, _curvature(first), False)
+        by_rank = form.inputs == "quantile" and asked.inputs == "auto"
+        maps = (scaler if by_rank else None, None if form.linear is None else LinearMap(form.linear))
+        return LatentEstimate(fitted, builder, tuple(m for m in maps if m is not None), (_words(form),))
+
+    def _of_part(
+        self, tables: Tables, form: Form, part: np.ndarray, start: Values, H: np.ndarray | None = None
+    ) -> Fitted:
+        """The fit of some rows; from several starts, unless the curvature at the only one is known."""
+        builder = replace(self.builder, X=_mapped(tables, form)[part])
+        return self._fit(builder, self.problem.restricted(part), start, H, H is None)
+
+    def _refined(
+        self, tables: Tables, form: Form, values: Values, rows: np.ndarray, learned: bool
+    ) -> Sampled:
+        """The form, the other scaling of inputs, and the metric of the better one learned again, on a sample
+        of the rows: the one under which others are likeliest.
+        """
+        held = rows[-min(HELD_ROWS, len(rows) // 5) :]
+        sample = rows[: min(SAMPLE_ROWS, len(rows) - len(held))]
+        best = self._sampled(tables, form, values, sample, held)
+        for inputs in tables.keys() - {form.inputs}:
+            other = replace(form, inputs=inputs)
+            best = _better(best, self._sampled(tables, other, values, sample, held))
+        if learned:
+            X = tables[best.form.inputs][sample[:GRADIENT_ROWS]]
+            moment = best.moment(GRADIENT_ROWS)
+            for power in POWERS:
+                again = replace(best.form, linear=learned_map(moment, X, power))
+                best = _better(best, self._sampled(tables, again, values, sample, held))
+        return best
+
+    def _sampled(
+        self, tables: Tables, form: Form, values: Values, sample: np.ndarray, held: np.ndarray
+    ) -> Sampled:
+        X = _mapped(tables, form)
+        builder = replace(self.builder, X=np.ascontiguousarray(X[sample]))
+        settled = Settled.at(builder, self.problem.restricted(sample), values)
+        mean, variance = make_predictor(*_given(builder, settled), builder.backend.name).predict(X[held])
+        response = self.problem.response_at(values).of(held)
+        predictive = response.likelihood.predictive(mean + response.offset, variance)
+        return Sampled(form, builder, settled, predictive.log_density(response.y))
+
+    def _fit(
+        self, builder: Builder, problem: Any, values: Values, H: np.ndarray | None, explore: bool
+    ) -> Fitted:
+        gain = max(LEAST_GAIN, GAIN_PER_ROW * len(builder.X))
+        run = replace(self.run, settings=replace(self.run.settings, explore=explore, gain=gain))
+        with builder.backend.scope():
+            return fit_map(builder, problem, values, run, H)
+
+    def _bench(self, inputs: str) -> Bench:
+        """Of the regression of pseudo-targets, standardised."""
+        z = self.problem.observed(self.start).y
+        scale = {"offset": float(z.mean()), "scale": float(z.std())}
+        target = (z - scale["offset"]) / scale["scale"]
+        problem = Problem(self.problem.kernel, target, make_warp("none", **scale), self.problem.priors)
+        none = np.zeros(0, int)
+        return Bench(
+            {"standard" if inputs == "auto" else inputs: self.builder.X}, problem,
+            replace(problem, priors=self.by_input), scale, none, none, Run(self.run.settings),
+            self.builder.backend, self.builder.seed,
+        )  # fmt: skip
+
+    def _regression_start(self) -> Values:
+        own = {name: value for name, value in self.start.items() if name != "psi"}
+        return {**own, "sigma_eps2": np.asarray(NOISE)}
+
+
+Tables = dict[str, np.ndarray]
+
+
+def _mapped(tables: Tables, form: Form) -> np.ndarray:
+    """All rows as the kernel of a form sees them."""
+    X = tables[form.inputs]
+    return X if form.linear is None else X @ form.linear
+
+
+def _better(one: Sampled, other: Sampled) -> Sampled:
+    return other if float(np.mean(other.log_score - one.log_score)) > 0 else one
+
+
+def _curvature(fitted: Fitted) -> np.ndarray | None:
+    """The Hessian per row at the optimum of a part: with it few evaluations of the whole are needed."""
+    objective, optimum = fitted.objective, fitted.optimum
+    if optimum.gradient is None:
+        return None
+    with objective.likelihood.backend.scope():
+        return curvature_at(objective, optimum.z, optimum.gradient, objective.n_rows)
+
+
+def _words(form: Form) -> str:
+    inputs = {"quantile": "inputs by rank", "standard": "inputs standardised"}.get(form.inputs, form.inputs)
+    metric = "one variance for all directions" if form.linear is None else "a learned metric"
+    return f"Chosen on held-out training rows: {inputs}, {metric}."
