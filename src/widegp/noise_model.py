@@ -27,7 +27,7 @@ from widegp.registry import saveable
 LOG_CHI_MEAN, LOG_CHI_VARIANCE = -1.2703628454614782, math.pi**2 / 2
 # sigma_u2 times |x|^2, and variances of h, that the evidence chooses among; on so many rows.
 ROUGHNESS, AMPLITUDES = (0.1, 1.0, 10.0), (0.03, 0.1, 0.3, 1.0, 3.0)
-EVIDENCE_ROWS = 500
+EVIDENCE_ROWS = 800
 # Nats by which noise that varies must be likelier to be worth a model.
 LEAST_GAIN = 1.0
 ROUNDS = 8

@@ -83,6 +83,9 @@ class Predictive(ABC):
     def __getitem__(self, rows: Any) -> Self:
         """The distributions of some rows: an index, a slice, a mask or an array of indices."""
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} rows>"
+
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """(lower (q,), upper (q,)), central, with P(lower <= y <= upper) = ``level``.
 
@@ -118,7 +121,7 @@ class Predictive(ABC):
         return self.quantile([level])[:, 0]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class WarpedGaussian(Predictive):
     """y = mean + sd g^-1(z),  z ~ N(mean_z, sd_z^2): a Gaussian, mapped back through warp and scaler.
 
@@ -203,7 +206,7 @@ class WarpedGaussian(Predictive):
         return replace(self, **parts)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Tailed(Predictive):
     """y = mean + sd g^-1(mean_z + sd_z t),  t ~ sum_k w_k N(0, c_k^2): `WarpedGaussian` with other tails.
 
@@ -266,7 +269,7 @@ class Tailed(Predictive):
         return replace(self, gaussian=self.gaussian[rows])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mixture(Predictive):
     """F_i(t) = sum_j w_j F_ij(t): the average of the distributions j = 1..J of the same rows i = 1..q.
 

@@ -163,6 +163,8 @@ class Judged:
     """A fit of the whole table, and how rows that were left out of their prediction do under it.
 
     words : how it differs from the first.    left_out : these rows.
+    bold : it is taken only where it is better for certain. A metric of a higher power is: gradients have seen
+        the targets of left-out rows too, and the more of a metric is learned, the more that flatters it.
     residual, log_density : (q,) each, of the warped targets; the latter under the ``tails`` of these rows,
         each fifth of them under those of the others.
     """
@@ -174,6 +176,7 @@ class Judged:
     log_density: np.ndarray
     tails: Tails | None
     notes: tuple[str, ...] = ()
+    bold: bool = False
 
     @classmethod
     def of(cls, stage: Stage, words: str, rows: np.ndarray, tailed: bool) -> Self:
@@ -199,8 +202,9 @@ class Judged:
         """This fit against ``other``."""
         gain = self.log_density - other.log_density
         rmse = float(np.sqrt(np.mean(self.residual**2) / np.mean(other.residual**2))) - 1
-        kept = self.score > other.score and rmse <= LARGEST_LOSS
         error = float(gain.std() / np.sqrt(len(gain)))
+        certain = gain.mean() > CERTAIN * error
+        kept = self.score > other.score and rmse <= LARGEST_LOSS and (certain or not self.bold)
         return Verdict(self.words, -float(gain.mean()), error, rmse, kept)
 
 
@@ -217,13 +221,14 @@ def fit_whole(whole: Whole, chosen: Chosen) -> list[Judged]:
     first = whole.fitted(trial.form, Begin(trial.values, None, True, TRIED))
     made, verdicts = [Judged.of(first, "the first fit", whole.rows[1], whole.varying)], []
 
-    def tried(form: Form, beside: Judged, words: str) -> None:
+    def tried(form: Form, beside: Judged, words: str, bold: bool = False) -> None:
         stage = whole.fitted(form, Begin.at(beside.stage, TRIED))
-        made.append(Judged.of(stage, words, whole.rows[1], whole.varying))
+        made.append(replace(Judged.of(stage, words, whole.rows[1], whole.varying), bold=bold))
         verdicts.append(made[-1].beside(_best(made[:-1])))
 
     for power in POWERS if chosen.power is not None or chosen.by_input else ():
-        tried(whole.with_metric(first, power), made[0], f"metric of gradients^{2 * power:g} at all rows")
+        words = f"metric of gradients^{2 * power:g} at all rows"
+        tried(whole.with_metric(first, power), made[0], words, bold=power > POWERS[0])
     best = _best(made)
     form = whole.with_noise(best)
     if form is not best.stage.form:
