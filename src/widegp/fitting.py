@@ -52,7 +52,7 @@ def fit_model(
     ``known`` of the rows: their sample_weight and noise_variance, or None.
     """
     began = time.perf_counter()
-    _check_settings(asked)
+    check_settings(asked)
     seed = int(check_random_state(asked.random_state).randint(2**31 - 1))
     with Progress(asked.verbose, progress) as shown:
         if asked.likelihood == "gaussian" and exposure is None:
@@ -63,11 +63,19 @@ def fit_model(
     return model.lasted(time.perf_counter() - began).predicting_on(make_engine(asked.engine, asked.backend))
 
 
+def builder_of(asked: Any, rows: np.ndarray, seed: int) -> Builder:
+    """Of the scaled ``rows`` (n, I), with the dials, backend and engine that are asked for."""
+    engine = make_engine(asked.engine, asked.backend)
+    kernel, _ = started(asked, rows)
+    backend = choose_backend(kernel, backend_for(engine, asked.backend))
+    return Builder(rows, _resolved(asked, rows, kernel, backend, None, seed), backend, seed, engine)
+
+
 def _fit_gaussian(asked: Any, table: TrainingTable, seed: int, shown: Progress, began: float) -> FittedGP:
     engine = make_engine(asked.engine, asked.backend)
     rows, scaler = table.X, TargetScaler.fit(table.y, table.weight)
     target = scaler.transform(table.y)
-    kernel, start = _start(asked, rows)
+    kernel, start = started(asked, rows)
     backend = choose_backend(kernel, backend_for(engine, asked.backend))
     journal = _journal(asked, rows, table.y, seed)
     dials = _resolved(asked, rows, kernel, backend, journal, seed)
@@ -130,7 +138,7 @@ def _settings(asked: Any, spent: float, seed: int) -> OptimizerSettings:
     )  # fmt: skip
 
 
-def _start(asked: Any, rows: np.ndarray) -> tuple[Kernel, dict[str, np.ndarray]]:
+def started(asked: Any, rows: np.ndarray) -> tuple[Kernel, dict[str, np.ndarray]]:
     """The kernel to fit, and where its parameters begin."""
     kernel = named(asked.kernel) if isinstance(asked.kernel, str) else asked.kernel
     n_inputs = rows.shape[1]
@@ -154,7 +162,7 @@ def _dials(asked: Any) -> Dials:
     )
 
 
-def _check_settings(asked: Any) -> None:
+def check_settings(asked: Any) -> None:
     if asked.approximation != "auto":
         approximation(asked.approximation)
     if asked.optimizer not in ("lbfgs", "adam"):
@@ -173,7 +181,7 @@ def _model(asked: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
     kernel, observed = problem.kernel_at(values), problem.observed(values)
     params = {k: float(v) if np.ndim(v) == 0 else v for k, v in values.items() if k != "psi"}
     params.setdefault("sigma_eps2", observed.noise)
-    rows = _training_rows(asked, builder, order, kernel, observed)
+    rows = training_rows(asked, builder, order, kernel, observed)
     posterior = objective.likelihood.posterior(kernel, observed)
     by_input = any(np.ndim(params[name]) for name in kernel.per_input)
     weights = kernel.input_weights(builder.X.shape[1]) if by_input else None
@@ -191,7 +199,7 @@ def _model(asked: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
     ).noted(*estimate.notes)  # fmt: skip
 
 
-def _training_rows(
+def training_rows(
     asked: Any, builder: Builder, order: np.ndarray | None, kernel: Kernel, observed: Observed
 ) -> TrainingRows | None:
     """The rows that predictions condition on, where they do, in their order of storage."""
@@ -221,5 +229,5 @@ def conditioned(asked: Any, model: FittedGP, X: np.ndarray, y: np.ndarray) -> Fi
     with builder.backend.scope():
         layout = builder.layout(model.kernel)
         posterior = builder.likelihood(layout).posterior(model.kernel, observed)
-    kept = _training_rows(asked, builder, layout.order, model.kernel, observed)
+    kept = training_rows(asked, builder, layout.order, model.kernel, observed)
     return replace(model, posterior=posterior, rows=kept)
