@@ -8,8 +8,9 @@ Every line is one fit of one table with one seed. Test rows are the first tenth 
 
 Columns V2, V4, V6 to V10 and V14 of adult are codes of categories. ``--kind lightgbm`` is LightGBM with the
 loss of the target, its rounds and leaves chosen on a tenth of the training rows. Outputs of enb and jura are
-fitted together, with ``--kind each`` one by one. ``--set`` gives settings, such as ``--set rank=200``; ``--out`` appends each line to a
-file as JSON. The tables are in ``WIDEGP_DATA``, or in ``shared/data`` beside the checkout.
+fitted together, with ``--kind each`` one by one. ``--set`` gives settings, such as ``--set rank=200``;
+``--out`` appends each line to a file as JSON. The tables are in ``WIDEGP_DATA``, or in ``shared/data`` beside
+the checkout.
 """
 
 from __future__ import annotations
