@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -16,9 +17,7 @@ from widegp.training_table import checked_rows
 
 if TYPE_CHECKING:
     from widegp.classifier import WideGPClassifier
-    from widegp.fitted import FittedGP
     from widegp.kernels.base import Kernel
-    from widegp.predictive import Predictive
     from widegp.progress import Listener
 
 # What fits, saves and loads is imported when it is asked for: JAX and Numba take seconds to load.
@@ -29,9 +28,18 @@ def _part(name: str) -> property:
 
     def get(model: WideGPRegressor) -> Any:
         check_is_fitted(model, "fitted_")
+        if isinstance(model.fitted_, tuple):
+            # Several outputs share all but noise, level and scale.
+            own = tuple(getattr(one, name) for one in model.fitted_)
+            return own if name == "params" else own[0]
         return getattr(model.fitted_, name)
 
     return property(get)
+
+
+def _outputs(found: Any, take: Callable[[Any], np.ndarray]) -> np.ndarray:
+    """What ``take`` makes of one output, or of each of several, along the last axis."""
+    return np.stack([take(one) for one in found], axis=-1) if isinstance(found, tuple) else take(found)
 
 
 class WideGPRegressor(RegressorMixin, BaseEstimator):
@@ -90,7 +98,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
 
     Attributes
     ----------
-    fitted_ : `FittedGP`, everything that the fit left; the others are parts of it.
+    fitted_ : `FittedGP`, everything that the fit left; the others are parts of it. For y (n, T) a tuple of T,
+        with one kernel, metric, anchors and neighbours; predictions have one column per output.
     params_ : dict of the estimates by name, on the scale of standardised inputs and target.
     kernel_ : the kernel at the estimates.    anchors_ : (r, I), in the units of X.
     converged_, n_iter_, log_posterior_ : how the fit ended (log posterior density up to a constant).
@@ -104,7 +113,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     calibration_ : `ConformalCalibration`, with ``conformal=True``, else None.
     """
 
-    fitted_: FittedGP
+    fitted_: Any
     params_ = _part("params")
     kernel_ = _part("kernel")
     anchors_ = _part("anchors")
@@ -185,6 +194,11 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         self.likelihood = likelihood
         self.posterior = posterior
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     @property
     def input_importance_(self) -> np.ndarray:
         check_is_fitted(self, "fitted_")
@@ -234,7 +248,10 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         noise_variance: ArrayLike | None = None, exposure: ArrayLike | None = None,
         progress: Listener | None = None,
     ) -> Self:  # fmt: skip
-        """Estimate the parameters from X (n, I), y (n,) and prepare predictions.
+        """Estimate the parameters from X (n, I), y (n,) or (n, T) and prepare predictions.
+
+        T outputs share kernel, metric, anchors and neighbours and are independent given these; each has its
+        own noise, level and scale. Warps, varying noise, weights and other likelihoods are of one output.
 
         ``sample_weight`` (n,): a row of weight w counts as w rows with the same target. ``noise_variance``,
         (n,) or a number: variances of y given f where they are known, in the units of y squared; the noise is
@@ -251,17 +268,28 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         from widegp.fitting import fit_model
 
         known = {"sample_weight": sample_weight, "noise_variance": noise_variance}
-        self.fitted_ = fit_model(self, X, y, known, exposure, progress)
+        if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+            from widegp.several_fit import fit_outputs
+
+            if any(part is not None for part in (*known.values(), exposure)):
+                raise ValueError("Several outputs take no weights, variances or exposure; fit one by one.")
+            self.fitted_ = fit_outputs(self, X, y, progress)
+        else:
+            self.fitted_ = fit_model(self, X, y, known, exposure, progress)
         if not self.converged_ and self.optimizer == "lbfgs":
             warnings.warn(f"The fit has not converged: {self.result_.reason}.", ConvergenceWarning, 2)
         return self
 
-    def predict_distribution(self, X: ArrayLike, exposure: ArrayLike | None = None) -> Predictive:
+    def predict_distribution(self, X: ArrayLike, exposure: ArrayLike | None = None) -> Any:
         """The distribution of y at the rows of X (q, I): moments, quantiles, intervals, density, draws.
 
-        The rows are predicted once; all else costs little. ``exposure`` (q,) is that of counts, or 1.
+        The rows are predicted once; all else costs little. ``exposure`` (q,) is that of counts, or 1. Of
+        several outputs there is a tuple of such distributions.
         """
         check_is_fitted(self, "fitted_")
+        if isinstance(self.fitted_, tuple):
+            rows = checked_rows(self, X)
+            return tuple(one.predictive(rows, exposure) for one in self.fitted_)
         return self.fitted_.predictive(checked_rows(self, X), exposure)
 
     def predict(self, X: ArrayLike, return_std: bool = False, *, latent: bool = False) -> Any:
@@ -272,17 +300,19 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         """
         if not return_std:
             check_is_fitted(self, "fitted_")
-            return self.fitted_.mean(checked_rows(self, X))
-        predictive = self.predict_distribution(X)
-        return predictive.mean, (predictive.latent if latent else predictive).sd
+            rows = checked_rows(self, X)
+            return _outputs(self.fitted_, lambda one: one.mean(rows))
+        found = self.predict_distribution(X)
+        sd = _outputs(found, lambda one: (one.latent if latent else one).sd)
+        return _outputs(found, lambda one: one.mean), sd
 
     def predict_quantiles(self, X: ArrayLike, levels: ArrayLike, *, latent: bool = False) -> np.ndarray:
         """Quantiles of y, exact under any warp: levels (k,) -> (q, k).
 
         Those of f, ``latent=True``, are mapped to the units of y by the inverse of the warp.
         """
-        predictive = self.predict_distribution(X)
-        return (predictive.latent if latent else predictive).quantile(levels)
+        found = self.predict_distribution(X)
+        return _outputs(found, lambda one: (one.latent if latent else one).quantile(levels))
 
     def predict_interval(
         self, X: ArrayLike, level: float = 0.95, *, latent: bool = False
@@ -292,17 +322,27 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         With ``conformal=True`` it is calibrated. The interval of f, ``latent=True``, stays the model's own;
         under a warp its ends are the inverse of the warp at the quantiles of f.
         """
-        predictive = self.predict_distribution(X)
-        return (predictive.latent if latent else predictive).interval(level)
+        found = self.predict_distribution(X)
+
+        def ends(one: Any) -> np.ndarray:
+            return np.stack((one.latent if latent else one).interval(level))
+
+        lower, upper = _outputs(found, ends)
+        return lower, upper
 
     def log_density(self, X: ArrayLike, y: ArrayLike) -> np.ndarray:
         """Log predictive density of each y (q,) at its row of X, Jacobian of the warp included."""
-        return self.predict_distribution(X).log_density(y)
+        found = self.predict_distribution(X)
+        if not isinstance(found, tuple):
+            return found.log_density(y)
+        columns = np.asarray(y, float).T
+        return np.stack([one.log_density(c) for one, c in zip(found, columns, strict=True)], axis=-1)
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Joint draws of y at the rows of X, noise included: (q, n_samples)."""
         check_is_fitted(self, "fitted_")
-        return self.fitted_.sample(checked_rows(self, X), n_samples, random_state)
+        rows = checked_rows(self, X)
+        return _outputs(self.fitted_, lambda one: one.sample(rows, n_samples, random_state))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file for `widegp.load`: arrays and JSON, no pickle, checksummed."""

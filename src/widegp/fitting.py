@@ -53,7 +53,7 @@ def fit_model(
     ``known`` of the rows: their sample_weight and noise_variance, or None.
     """
     began = time.perf_counter()
-    _check_settings(asked)
+    check_settings(asked)
     seed = int(check_random_state(asked.random_state).randint(2**31 - 1))
     watch = Watch(tuple(f for f in (progress, print_line if asked.verbose else None) if f is not None))
     if asked.likelihood == "gaussian" and exposure is None:
@@ -64,11 +64,19 @@ def fit_model(
     return model.lasted(time.perf_counter() - began).predicting_on(make_engine(asked.engine, asked.backend))
 
 
+def builder_of(asked: Any, rows: np.ndarray, seed: int) -> Builder:
+    """Of the scaled ``rows`` (n, I), with the dials, backend and engine that are asked for."""
+    engine = make_engine(asked.engine, asked.backend)
+    kernel, _ = started(asked, rows)
+    backend = choose_backend(kernel, backend_for(engine, asked.backend))
+    return Builder(rows, _resolved(asked, rows, kernel, backend, None, seed), backend, seed, engine)
+
+
 def _fit_gaussian(asked: Any, table: TrainingTable, seed: int, watch: Watch) -> FittedGP:
     engine = make_engine(asked.engine, asked.backend)
     rows, scaler = table.X, TargetScaler.fit(table.y, table.weight)
     target = scaler.transform(table.y)
-    kernel, start = _start(asked, rows)
+    kernel, start = started(asked, rows)
     backend = choose_backend(kernel, backend_for(engine, asked.backend))
     journal = _journal(asked, rows, table.y, seed)
     dials = _resolved(asked, rows, kernel, backend, journal, seed)
@@ -132,7 +140,7 @@ def _settings(asked: Any, spent: float, seed: int) -> OptimizerSettings:
     )  # fmt: skip
 
 
-def _start(asked: Any, rows: np.ndarray) -> tuple[Kernel, dict[str, np.ndarray]]:
+def started(asked: Any, rows: np.ndarray) -> tuple[Kernel, dict[str, np.ndarray]]:
     """The kernel to fit, and where its parameters begin."""
     kernel = named(asked.kernel) if isinstance(asked.kernel, str) else asked.kernel
     n_inputs = rows.shape[1]
@@ -156,7 +164,7 @@ def _dials(asked: Any) -> Dials:
     )
 
 
-def _check_settings(asked: Any) -> None:
+def check_settings(asked: Any) -> None:
     if asked.approximation != "auto":
         approximation(asked.approximation)
     if asked.optimizer not in ("lbfgs", "adam"):
@@ -204,7 +212,7 @@ def _member(
         weight, ChainedMaps((table.scaler, *estimate.maps)) if estimate.maps else table.scaler,
         params, FittedWarp.fit(problem.y, problem.warp.name, psi, **scale),
         objective.likelihood.posterior(kernel, observed),
-        _training_rows(asked, estimate.builder, fitted.layout.order, kernel, observed),
+        training_rows(asked, estimate.builder, fitted.layout.order, kernel, observed),
         estimate.noise, estimate.tails,
     )  # fmt: skip
 
@@ -234,7 +242,7 @@ def _averaged(asked: Any, estimate: Estimate, model: FittedGP, table: TrainingTa
     return replace(model, theta=found.posterior, members=members, result=result)
 
 
-def _training_rows(
+def training_rows(
     asked: Any, builder: Builder, order: np.ndarray | None, kernel: Kernel, observed: Observed
 ) -> TrainingRows | None:
     """The rows that predictions condition on, where they do, in their order of storage."""
@@ -274,5 +282,5 @@ def _given(asked: Any, model: FittedGP, X: np.ndarray, y: np.ndarray) -> FittedG
     with builder.backend.scope():
         layout = builder.layout(model.kernel)
         posterior = builder.likelihood(layout).posterior(model.kernel, observed)
-    kept = _training_rows(asked, builder, layout.order, model.kernel, observed)
+    kept = training_rows(asked, builder, layout.order, model.kernel, observed)
     return replace(model, posterior=posterior, rows=kept)

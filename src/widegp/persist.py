@@ -73,12 +73,15 @@ class TablePart(NamedTuple):
 def save_model(model: Any, path: str | os.PathLike[str], table: TablePart | None = None) -> None:
     """Write a fitted estimator to ``path``: the whole new file, or the old one untouched.
 
-    A classifier has its classes and one process for each, or one for two classes.
+    A classifier has its classes and one process for each, or one for two classes; a model of several outputs
+    one process for each of them.
     """
-    packer, state = _Packer(), {}
+    packer = _Packer()
+    state: dict[str, Any] = {}
     if isinstance(model.fitted_, tuple):
-        classes = {"values": model.classes_.tolist(), "dtype": model.classes_.dtype.kind}
-        state = {"classes": classes, "processes": [_state(one) for one in model.fitted_]}
+        state = {"processes": [_state(one) for one in model.fitted_]}
+        if hasattr(model, "classes_"):
+            state["classes"] = {"values": model.classes_.tolist(), "dtype": model.classes_.dtype.kind}
     else:
         state = _state(model.fitted_)
     parameters = model.get_params(deep=False)
@@ -148,7 +151,7 @@ def _model(
             model.feature_names_in_ = np.array(first.feature_names, dtype=object)
         model.n_features_in_ = first.n_features
         model.fitted_ = tuple(fitted) if "processes" in state else first
-        if "processes" in state:
+        if "classes" in state:
             classes = state["classes"]
             model.classes_ = np.array(classes["values"], dtype=object if classes["dtype"] == "O" else None)
             model.converged_ = all(one.converged for one in fitted)

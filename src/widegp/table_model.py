@@ -196,7 +196,8 @@ class TableModel:
             return Predicted(X[:, 0], X[:, 0], X[:, 0], X[:, 0], noticed, np.zeros(0, dtype=bool))
         predictive = self.regressor.predict_distribution(X)
         outside = outside_range(self.encoder.columns, X)
-        return Predicted(predictive.mean, predictive.sd, *predictive.interval(level), noticed, outside)
+        lower, upper = predictive.interval(level)
+        return Predicted(predictive.mean, predictive.sd, lower, upper, noticed, outside)
 
     def predict_distribution(self, table: Any) -> Predictive:
         """The distribution of the target at the rows of anything that ``fit`` takes.

@@ -41,7 +41,7 @@ LEAST_ROWS = 500
 # Rows, at most, that parameters are first estimated from: all rows then take a few steps.
 PART_ROWS = 4000
 # Rows on which metrics are compared, and rows that these predict.
-SAMPLE_ROWS, HELD_ROWS = 8000, 3000
+SAMPLE_ROWS, HELD_ROWS = 8000, 6000
 # Rounds of learning the metric again, parameters estimated between them.
 ROUNDS = 2
 # Nats per row, and in all at least, that a step must promise: an evaluation is a dozen Gaussian ones.
