@@ -37,6 +37,13 @@ def _part(name: str) -> property:
     return property(get)
 
 
+def _columns(y: Any) -> int:
+    """The columns of y, 1 where it has one dimension; a stored or lazy y is asked for its shape alone."""
+    shape = getattr(y, "shape", None)
+    shape = np.asarray(y).shape if shape is None else shape
+    return int(shape[1]) if len(shape) == 2 else 1
+
+
 def _outputs(found: Any, take: Callable[[Any], np.ndarray]) -> np.ndarray:
     """What ``take`` makes of one output, or of each of several, along the last axis."""
     return np.stack([take(one) for one in found], axis=-1) if isinstance(found, tuple) else take(found)
@@ -268,7 +275,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         from widegp.fitting import fit_model
 
         known = {"sample_weight": sample_weight, "noise_variance": noise_variance}
-        if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+        if _columns(y) > 1:
             from widegp.several_fit import fit_outputs
 
             if any(part is not None for part in (*known.values(), exposure)):

@@ -36,6 +36,8 @@ def test_numbers_stay_numbers_and_counts_are_hinted_at():
     assert kind_of(RNG.normal(size=N)) == ("gaussian", None, "")
     assert kind_of([1, 2, 3] * 10).words == ""
     assert kind_of([5.0, 7.0]).classes is None  # too few rows to say
+    assert kind_of(["1,234", "5,678"] * 9).classes is None  # numbers, in a notation still open
+    assert kind_of([">50K", "<=50K"] * 9).classes == ("<=50K", ">50K")
     counts = kind_of(RNG.poisson(1.0, N))
     assert counts.likelihood == "gaussian" and "negative-binomial" in counts.words
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 LEAST_ROWS = 10
 # Values of a column of words that are named in an error, and values up to which it is one of classes.
 NAMED, MOST_CLASSES = 5, 50
+NUMBER_LIKE = re.compile(r"[^\w]*\d[\d.,'\s]*[^\w]*")
 
 
 class TargetKind(NamedTuple):
@@ -40,7 +42,10 @@ def target_kind(source: TableSource, target: str) -> TargetKind:
         column = column.cast(column.type.value_type)
     values = pc.unique(column)
     words = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    named = words or pa.types.is_boolean(column.type)
+    named = pa.types.is_boolean(column.type)
+    if words:
+        # Numbers in a notation that is still open are for whoever reads them.
+        named = not all(NUMBER_LIKE.fullmatch(str(value)) for value in values.to_pylist())
     if len(values) == 2 and (named or (_is_number(column.type) and len(column) >= LEAST_ROWS)):
         first, second = (_name(value) for value in sorted(values.to_pylist()))
         told = f"Target {quoted(target)} has two values, {first} and {second}: classes."
@@ -100,8 +105,8 @@ def _hint(target: str, most: int) -> str:
 
 
 def _refuse_many(target: str, values: list[str]) -> None:
-    if any(any(character.isdigit() for character in value) for value in values):
-        return  # Numbers in a notation that is still open; whoever reads them has better words.
+    if any(NUMBER_LIKE.fullmatch(value) for value in values):
+        return
     named = ", ".join(sorted(values)[:NAMED]) + (", ..." if len(values) > NAMED else "")
     raise TableError(
         f"Target {quoted(target)} has {len(values)} classes ({named}), and tables of two are fitted here; use"
