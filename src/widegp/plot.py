@@ -47,7 +47,7 @@ def calibration(model: Any, X: Any, y: ArrayLike, ax: Axes | None = None) -> Axe
     depth, ax = model.predict_distribution(X).depth(_column(y)), _axis(ax)
     held = np.array([np.mean(depth <= level) for level in LEVELS])
     error = CHANCE * np.sqrt(LEVELS * (1 - LEVELS) / len(depth))
-    band = {"color": GREY, "alpha": 0.2, "lw": 0, "label": "95% by chance"}
+    band: dict[str, Any] = {"color": GREY, "alpha": 0.2, "lw": 0, "label": "95% by chance"}
     ax.fill_between(LEVELS, LEVELS - error, LEVELS + error, **band)
     ax.plot([0, 1], [0, 1], "--", color=GREY, lw=1)
     ax.plot(LEVELS, held, "o-", ms=4, color=BLUE, label=f"{len(depth):,} rows")
