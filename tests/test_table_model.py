@@ -96,8 +96,7 @@ class TestFit:
         split = split_table(make_table(), TableSettings("y", test_fraction=0.3))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            alone = WideGPRegressor.plain(random_state=0, target_transform="log", **SETTINGS)
-            alone.fit(split.X, split.y)
+            alone = WideGPRegressor(random_state=0, target_transform="log", **SETTINGS).fit(split.X, split.y)
         assert model.regressor.params_ == alone.params_
         np.testing.assert_array_equal(model.held_out.mean, alone.predict(split.X_test))
         np.testing.assert_array_equal(model.held_out.y, split.y_test)

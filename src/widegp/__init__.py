@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from widegp import budget, designs, identifiability, kernels, metrics, networks, simulate
+    from widegp import budget, designs, identifiability, kernels, metrics, networks, plot, simulate
     from widegp.classifier import WideGPClassifier
     from widegp.estimator import WideGPRegressor, load
     from widegp.inference.priors import Beta, InverseGamma, LogNormal
@@ -35,6 +35,7 @@ __all__ = [
     "load",
     "metrics",
     "networks",
+    "plot",
     "simulate",
 ]
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import platform
-import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 
 from widegp.data.columns import TableEncoding
 from widegp.data.errors import quoted
@@ -32,6 +29,7 @@ from widegp.metrics import rmse
 from widegp.notices import Notice, in_words
 from widegp.persist import ModelFileError, TablePart, load_with_table, save_model
 from widegp.progress import Listener, Progress
+from widegp.provenance import news, of_choice, of_machine, of_split, warned
 from widegp.sources import source_columns
 from widegp.table_split import Split, TableSettings, split_table
 from widegp.yardstick import measure, measure_classes
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
 
 # Rows of a table that are predicted at once.
 BATCH_ROWS = 16384
-LIBRARIES = ("widegp", "numpy", "scipy", "scikit-learn", "jax", "numba", "pyarrow")
 
 
 class Predicted(NamedTuple):
@@ -121,58 +118,32 @@ class TableModel:
         stage("encoding the columns")
         split = split_table(table, chosen)
         regressor = WideGPRegressor(random_state=chosen.seed, **settings)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with _heard() as caught:
             regressor.fit(split.X, split.y, progress=progress)
-            held_out = None
-            if len(split.y_test):
-                stage("predicting the held-out rows")
-                own_sd = None if settings["likelihood"] == "gaussian" else float(np.std(split.y))
-                held_out = HeldOut.of(regressor, split.X_test, split.y_test, train_sd=own_sd)
-                stage("shuffling the columns")
-            study = _studied(regressor, split, chosen.seed)
-        for w in caught:
-            # Kept for the record below, they are still to be heard.
-            warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
-        beside = None
-        if yardstick and held_out is not None:
+            found = Scored.of(regressor, split, chosen.seed, stage)
+        if yardstick and found.held_out is not None:
             stage("gradient boosting beside it")
-            train, test = (split.X, split.y), (split.X_test, split.y_test)
             make = measure if kind.classes is None else measure_classes
-            beside = make(train, test, held_out.mean, chosen.seed).to_dict()
-        scored = regressor
-        if held_out is not None and not keep_held_out:
+            train, test = (split.X, split.y), (split.X_test, split.y_test)
+            found = found._replace(beside=make(train, test, found.held_out.mean, chosen.seed).to_dict())
+        given = regressor
+        if found.held_out is not None and not keep_held_out:
             stage("conditioning on all rows")
-            regressor = recondition(scored, split.rows, split.targets)
-        path = None if table.path is None else str(table.path)
+            given = recondition(regressor, split.rows, split.targets)
         provenance = {
             "command": command,
             "date": date.isoformat(timespec="seconds"),
-            "table": {"path": path, "sha256": table.sha256(), "rows": len(split.targets)},
-            "target": target,
-            "drop": list(chosen.drop),
-            "seed": chosen.seed,
-            "test_fraction": chosen.test_fraction,
-            "missing": chosen.missing,
+            "table": {
+                "path": None if table.path is None else str(table.path), "sha256": table.sha256(),
+                "rows": len(split.targets),
+            },
             "settings": {k: v for k, v in settings.items() if k != "checkpoint"},
-            "rows": len(split.y),
-            "rows_held_out": len(split.y_test),
-            "rows_conditioned_on": len(split.y if regressor is scored else split.targets),
+            "rows_conditioned_on": len(split.y if given is regressor else split.targets),
             "seconds": round(time.perf_counter() - began, 3),
-            "peak_memory": peak_memory(),
-            "warnings": [kind.words] * bool(kind.words) + _warned(split) + _news(caught),
-            "yardstick": beside if kind.classes is None else None,
-            "versions": versions(),
-        }
-        if kind.classes is not None:
-            provenance |= {"classes": list(kind.classes), "beside": beside}
-        if (counted := _rootogram(scored, split)) is not None:
-            provenance["rootogram"] = counted
-        if regressor.approximation == "auto":
-            # The settings above are what was asked for, and "auto" may take less.
-            anchors = {} if regressor.approximation_ == "exact" else {"anchors": len(regressor.anchors_)}
-            provenance["chosen"] = {"approximation": regressor.approximation_} | anchors
-        return cls(split.encoder, regressor, held_out, provenance, study)
+            "warnings": [kind.words] * bool(kind.words) + warned(split) + news(caught),
+            **of_split(split, chosen), **found.told(kind.classes), **of_choice(given), **of_machine(),
+        }  # fmt: skip
+        return cls(split.encoder, given, found.held_out, provenance, found.study)
 
     @property
     def target(self) -> str:
@@ -282,60 +253,45 @@ def recondition(regressor: WideGPRegressor, X: np.ndarray, y: np.ndarray) -> Wid
     return again if again.fitted_ is not regressor.fitted_ else regressor
 
 
-def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that decide the digits of a fit."""
-    found = {"python": platform.python_version()}
-    for name in LIBRARIES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+@contextlib.contextmanager
+def _heard() -> Iterator[list[warnings.WarningMessage]]:
+    """The warnings given meanwhile, kept for the record; they are given again at the end."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
+    for w in caught:
+        warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
 
 
-def peak_memory() -> int | None:
-    """The largest resident memory of this process so far, in bytes; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+class Scored(NamedTuple):
+    """What the held-out rows say of a model; None where there are none, or of another kind of target.
 
+    study : what shuffling their columns does.    counts : beside those expected.    beside : boosting.
+    """
 
-def _studied(regressor: WideGPRegressor, split: Split, seed: int) -> ColumnStudy | None:
-    """By the model that was scored: one that has seen these rows would make columns look needed."""
-    if len(split.y_test) < 2:
-        return None
-    sources = source_columns(split.encoder)
-    return ColumnStudy.of(regressor.fitted_, split.X_test, split.y_test, sources, seed)
+    held_out: HeldOut | None = None
+    study: ColumnStudy | None = None
+    counts: dict[str, Any] | None = None
+    beside: dict[str, Any] | None = None
 
+    @classmethod
+    def of(cls, model: WideGPRegressor, split: Split, seed: int, stage: Callable[[str], None]) -> Self:
+        X, y = split.X_test, split.y_test
+        if not len(y):
+            return cls()
+        stage("predicting the held-out rows")
+        own_sd = None if model.likelihood == "gaussian" else float(np.std(split.y))
+        held_out, study = HeldOut.of(model, X, y, train_sd=own_sd), None
+        if len(y) > 1:
+            stage("shuffling the columns")
+            # By the model that was scored: one that has seen these rows would make columns look needed.
+            study = ColumnStudy.of(model.fitted_, X, y, source_columns(split.encoder), seed)
+        of_counts = isinstance(model.fitted_.likelihood, Counts)
+        return cls(held_out, study, rootogram(model.predict_distribution(X), y) if of_counts else None)
 
-def _rootogram(regressor: WideGPRegressor, split: Split) -> dict[str, Any] | None:
-    """Held-out counts beside what is expected of them; None for other targets."""
-    if not isinstance(regressor.fitted_.likelihood, Counts) or not len(split.y_test):
-        return None
-    return rootogram(regressor.predict_distribution(split.X_test), split.y_test)
-
-
-def _warned(split: Split) -> list[str]:
-    """What is odd about the rows, and inputs that look like row numbers."""
-    about = {n: c for n, c in split.warnings.items() if n.kind != "no target"}
-    out = [f"Held-out rows: {text}." for text in in_words(Counter(about))]
-    out += [f"{n.words(c)}." for n, c in split.warnings.items() if n.kind == "no target" and c]
-    alone = len(split.encoder.input_names) == 1
-    for column in split.encoder.columns:
-        ordered = [notice for notice in column.notes if notice.kind == "in order" and not alone]
-        out += [f"{quoted(column.name)}: {notice.words()}." for notice in ordered]
-    return out
-
-
-def _news(caught: Sequence[warnings.WarningMessage]) -> list[str]:
-    """The texts of the warnings, each once; not what the result says itself, nor what is for developers."""
-    quiet = (
-        ConvergenceWarning,
-        DeprecationWarning,
-        PendingDeprecationWarning,
-        FutureWarning,
-        ResourceWarning,
-    )
-    return list(dict.fromkeys(str(w.message) for w in caught if not issubclass(w.category, quiet)))
+    def told(self, classes: tuple[str, str] | None) -> dict[str, Any]:
+        """For the provenance of a model, of ``classes`` where the target holds such."""
+        of_counts = {} if self.counts is None else {"rootogram": self.counts}
+        if classes is None:
+            return {"yardstick": self.beside} | of_counts
+        return {"yardstick": None, "classes": list(classes), "beside": self.beside} | of_counts

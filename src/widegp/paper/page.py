@@ -134,7 +134,7 @@ def _notes(report: Report) -> list[str]:
 
 
 def _facts(report: Report) -> list[tuple[str, str]]:
-    from widegp.table_model import versions
+    from widegp.provenance import versions
 
     plan = report.plan
     return [

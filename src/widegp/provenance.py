@@ -1,0 +1,86 @@
+"""Where a model of a table comes from: rows, settings, versions, memory, and what was odd."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+from sklearn.exceptions import ConvergenceWarning
+
+from widegp.data.errors import quoted
+from widegp.estimator import WideGPRegressor
+from widegp.notices import in_words
+from widegp.table_split import Split, TableSettings
+
+LIBRARIES = ("widegp", "numpy", "scipy", "scikit-learn", "jax", "numba", "pyarrow")
+
+
+def of_split(split: Split, settings: TableSettings) -> dict[str, Any]:
+    """Which rows and columns were taken."""
+    return {
+        "target": settings.target, "drop": list(settings.drop), "seed": settings.seed,
+        "test_fraction": settings.test_fraction, "missing": settings.missing,
+        "rows": len(split.y), "rows_held_out": len(split.y_test),
+    }  # fmt: skip
+
+
+def of_choice(model: WideGPRegressor) -> dict[str, Any]:
+    """What ``"auto"`` took: the settings are what was asked for, and it may take less."""
+    if model.approximation != "auto":
+        return {}
+    anchors = {} if model.approximation_ == "exact" else {"anchors": len(model.anchors_)}
+    return {"chosen": {"approximation": model.approximation_} | anchors}
+
+
+def of_machine() -> dict[str, Any]:
+    """Versions and memory."""
+    return {"peak_memory": peak_memory(), "versions": versions()}
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that decide the digits of a fit."""
+    found = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def peak_memory() -> int | None:
+    """The largest resident memory of this process so far, in bytes; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def warned(split: Split) -> list[str]:
+    """What is odd about the rows, and inputs that look like row numbers."""
+    about = {n: c for n, c in split.warnings.items() if n.kind != "no target"}
+    out = [f"Held-out rows: {text}." for text in in_words(Counter(about))]
+    out += [f"{n.words(c)}." for n, c in split.warnings.items() if n.kind == "no target" and c]
+    alone = len(split.encoder.input_names) == 1
+    for column in split.encoder.columns:
+        ordered = [notice for notice in column.notes if notice.kind == "in order" and not alone]
+        out += [f"{quoted(column.name)}: {notice.words()}." for notice in ordered]
+    return out
+
+
+def news(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+    """The texts of the warnings, each once; not what the result says itself, nor what is for developers."""
+    quiet = (
+        ConvergenceWarning,
+        DeprecationWarning,
+        PendingDeprecationWarning,
+        FutureWarning,
+        ResourceWarning,
+    )
+    return list(dict.fromkeys(str(w.message) for w in caught if not issubclass(w.category, quiet)))
