@@ -29,6 +29,7 @@ from widegp.cli.compare import compare
 from widegp.cli.display import FitDisplay, clock
 from widegp.cli.fit import fit
 from widegp.persist import ModelFileError
+from widegp.progress import Progress
 from widegp.table_model import TableModel
 
 
@@ -219,7 +220,8 @@ class TestDisplay:
     def shown(self, **settings):
         screen = Console(file=io.StringIO(), width=100, **settings)
         with FitDisplay(screen, budget=60.0) as display:
-            display.update("fit", 7, 1234.5, {"w": np.array(0.25), "sigma_u2": np.array([1.0, 3.0])})
+            values = {"w": np.array(0.25), "sigma_u2": np.array([1.0, 3.0])}
+            display.update(Progress("fit", 7, 1234.5, values))
         return screen.file.getvalue()
 
     def test_a_terminal_shows_how_far_the_fit_is(self):
