@@ -130,7 +130,7 @@ class TestFit:
         assert told["peak_memory"] > 50 * 2**20 and told["command"] == "widegp fit"
         assert json.loads(json.dumps(told)) == told
         assert list(dict.fromkeys(stages)) == [
-            "reading the table", "encoding the columns", "choices", "start", "whole", "posterior", "curvature",
+            "reading the table", "encoding the columns", "choices", "whole", "posterior", "curvature",
             "predicting the held-out rows", "shuffling the columns", "gradient boosting beside it",
             "conditioning on all rows",
         ]  # fmt: skip
@@ -273,8 +273,8 @@ class TestFrames:
         weights = np.linalg.solve(inner, K.T @ (z / noise))
         expected = np.asarray(own.kernel(own.inputs.transform(split.X_test), Z)) @ weights
         # The anchors' matrix has a condition of 3e12: what is added to its diagonal moves means by 0.005.
-        np.testing.assert_allclose(own.latent(split.X_test).mean, expected, atol=0.02)
-        assert np.abs(kept.regressor.fitted_.latent(split.X_test).mean - expected).max() > 0.2
+        np.testing.assert_allclose(own.latent(split.X_test).mean, expected, atol=0.01)
+        assert np.abs(kept.regressor.fitted_.latent(split.X_test).mean - expected).max() > 0.05
         mean = fitted.regressor.predict(split.X_test)
         np.testing.assert_array_equal(kept.held_out.mean, fitted.held_out.mean)
         np.testing.assert_array_equal(kept.held_out.mean, kept.regressor.predict(split.X_test))
