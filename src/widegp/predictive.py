@@ -226,7 +226,8 @@ class Tailed(Predictive):
 
     @property
     def mean(self) -> np.ndarray:
-        return self._mixture.mean
+        # Tails are symmetric: without a warp they leave the mean where it is, to the last bit.
+        return self.gaussian.mean if self.gaussian.warp.name == "none" else self._mixture.mean
 
     @property
     def sd(self) -> np.ndarray:
