@@ -17,6 +17,7 @@ from widegp.paper.plan import quick_plan
 from widegp.paper.published import TABLES
 from widegp.paper.run import PARTS, TARGETS, parts_of, run_paper
 from widegp.paper.scenarios import draw, sized
+from widegp.progress import Progress
 from widegp.simulate import SCENARIOS, mean_variance
 
 
@@ -130,9 +131,9 @@ def test_the_same_run_again_computes_nothing(report, plan, few):
 def test_a_lost_result_alone_is_computed_again(report, plan, few):
     lost = report.page.parent / "results" / "C1" / "paper-first-1.json"
     lost.unlink()
-    said: list[str] = []
+    said: list[Progress] = []
     run_paper(report.page.parent, plan, ["C1"], said.append)
-    assert [line.split(":")[0] for line in said] == ["C1/paper-first-1"]
+    assert [event.stage.split(":")[0] for event in said] == ["C1/paper-first-1"]
 
 
 def test_targets():
