@@ -35,8 +35,10 @@ GRADIENT_ROWS, LEFT_OUT_ROWS = 4000, 2000
 # A table so many times as large as the part that chose is worth learning from again.
 WORTHWHILE = 1.5
 
-# Iterations of a fit that is only one of several; the one that is kept goes on until it has converged.
-TRIED = 12
+# Iterations of a fit that is only one of several; the one that is kept goes on until it has converged, unless
+# left-out rows lose more nats by that than such a number.
+TRIED, MOST_LOST = 12, 0.01
+STOPPED = "Further iterations would predict left-out rows worse; the fit is left where it was."
 
 
 class Begin(NamedTuple):
@@ -187,6 +189,9 @@ class Judged:
         log_slope = log_slope - 0.5 * np.log(left_out.latent + left_out.noise)
         return cls(stage, words, left_out, left_out.residual, law.log_density + log_slope, law.tails)
 
+    def noted(self, words: str) -> Self:
+        return replace(self, notes=(*self.notes, words))
+
     def with_other(self, other: Judged) -> Self:
         """Both, averaged: the mean of the densities, and of the means."""
         both = np.logaddexp(self.log_density, other.log_density) - np.log(2)
@@ -233,10 +238,16 @@ def fit_whole(whole: Whole, chosen: Chosen) -> list[Judged]:
     form = whole.with_noise(best)
     if form is not best.stage.form:
         tried(form, best, "noise of all rows")
-    best, *others = _averaged(made, verdicts)
+    best = _best(made)
     if best.stage.fitted.optimum.reason is Reason.MAX_ITER:
-        best = replace(best, stage=whole.fitted(best.stage.form, Begin.at(best.stage)))
-    return [best, *others]
+        stage = whole.fitted(best.stage.form, Begin.at(best.stage))
+        # It may end far from where it was judged, on diamonds at a bound: what it is now is judged again.
+        ended = Judged.of(stage, best.words, whole.rows[1], whole.varying)
+        if ended.score > best.score - MOST_LOST:
+            made[made.index(best)] = replace(ended, bold=best.bold)
+        else:
+            made[made.index(best)] = best.noted(STOPPED)
+    return _averaged(made, verdicts)
 
 
 def _best(made: list[Judged]) -> Judged:
@@ -250,7 +261,9 @@ def _best(made: list[Judged]) -> Judged:
 def _averaged(made: list[Judged], verdicts: list[Verdict]) -> list[Judged]:
     """The best fit, and the one that it is best averaged with, if that gains for certain."""
     best = _best(made)
-    notes = [f"Then on the whole table: {'; '.join(map(str, verdicts))}."] if verdicts else []
+    notes = [*best.notes]
+    if verdicts:
+        notes.append(f"Then on the whole table: {'; '.join(map(str, verdicts))}.")
     pairs = [(best.with_other(other), other) for other in made if other is not best]
     pair, other = max(pairs, key=lambda found: found[0].score, default=(best, best))
     verdict = replace(pair.beside(best), words=f"averaged with {other.words}")
