@@ -81,7 +81,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     metric : ``"iso"``, one sigma_u2 for all directions of the inputs; ``"ard"``, one per input, as with
         ``ard=True``; ``"learned"``, hidden weights whose covariance is learned from the gradients of a first
         fit (``metric_``); ``"auto"``, the one that predicts held-out training rows best.
-    noise : ``"constant"``; ``"varying"``, sigma_eps2 exp(h(x)) with h learned from residuals; or ``"auto"``.
+    noise : ``"constant"``; ``"varying"``, sigma_eps2 exp(h(x)) with h learned from residuals; or ``"auto"``,
+        which also learns from left-out rows how targets scatter about predictions, where not like a Gaussian.
     noise_fraction : eta; the noise starts at eta times the mean of K(x, x), eq. (nugget_frac).
     start : None, or a mapping of parameter names to starting values, from which alone the fit then begins.
     learning_rate, noise_learning_rate : Adam's step for the parameters and for the noise.
@@ -101,7 +102,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         ``"probit"`` are of targets 0 and 1, whose mean is P(y = 1); `WideGPClassifier` takes any classes.
     posterior : ``"map"``, predictions at the mode of the parameters; ``"laplace"``, averaged over weighted
         points around it; ``"sample"``, over draws of NUTS (needs numpyro); ``"auto"``, ``"laplace"`` where an
-        exact fit has at most 300 rows, else ``"map"``.
+        exact fit has at most 300 rows; else ``"map"``, averaged with a fit of another metric or noise where
+        that predicts left-out rows better.
 
     Attributes
     ----------

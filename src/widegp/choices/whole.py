@@ -222,7 +222,8 @@ def fit_whole(whole: Whole, chosen: Chosen) -> list[Judged]:
     trial = chosen.trial
     if len(whole.X) < WORTHWHILE * len(trial.X):
         stage = whole.fitted(trial.form, Begin(trial.values, trial.curvature))
-        return _averaged([Judged.of(stage, "", whole.rows[1], whole.varying)], [])
+        only = Judged.of(stage, "", whole.rows[1], whole.varying)
+        return _averaged(only, [only], [])
     first = whole.fitted(trial.form, Begin(trial.values, None, True, TRIED))
     made, verdicts = [Judged.of(first, "the first fit", whole.rows[1], whole.varying)], []
 
@@ -243,11 +244,10 @@ def fit_whole(whole: Whole, chosen: Chosen) -> list[Judged]:
         stage = whole.fitted(best.stage.form, Begin.at(best.stage))
         # It may end far from where it was judged, on diamonds at a bound: what it is now is judged again.
         ended = Judged.of(stage, best.words, whole.rows[1], whole.varying)
-        if ended.score > best.score - MOST_LOST:
-            made[made.index(best)] = replace(ended, bold=best.bold)
-        else:
-            made[made.index(best)] = best.noted(STOPPED)
-    return _averaged(made, verdicts)
+        others = [other for other in made if other is not best]
+        best = ended if ended.score > best.score - MOST_LOST else best.noted(STOPPED)
+        made = [best, *others]
+    return _averaged(best, made, verdicts)
 
 
 def _best(made: list[Judged]) -> Judged:
@@ -258,9 +258,8 @@ def _best(made: list[Judged]) -> Judged:
     return best
 
 
-def _averaged(made: list[Judged], verdicts: list[Verdict]) -> list[Judged]:
-    """The best fit, and the one that it is best averaged with, if that gains for certain."""
-    best = _best(made)
+def _averaged(best: Judged, made: list[Judged], verdicts: list[Verdict]) -> list[Judged]:
+    """The best fit, and the one of ``made`` that it is best averaged with, if that gains for certain."""
     notes = [*best.notes]
     if verdicts:
         notes.append(f"Then on the whole table: {'; '.join(map(str, verdicts))}.")

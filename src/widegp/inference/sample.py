@@ -13,8 +13,7 @@ from widegp.inference.density import PosteriorDensity
 from widegp.inference.evidence import Weighted
 from widegp.inference.fit import Fitted
 from widegp.inference.posterior_points import principal
-from widegp.inference.result import Reason
-from widegp.inference.theta import Averaged, ParameterPosterior, density_of, named
+from widegp.inference.theta import Averaged, ParameterPosterior, mode_of, named
 
 CHAINS, WARM_UP, DRAWS = 4, 500, 1000
 # Draws over which predictions are averaged.
@@ -25,12 +24,10 @@ def nuts(
     fitted: Fitted, seed: int = 0, chains: int = CHAINS, warm_up: int = WARM_UP, draws: int = DRAWS
 ) -> Averaged | None:
     """``chains`` times ``draws`` draws from the end of a fit on; None where it has no Hessian."""
-    density = density_of(fitted)
-    if fitted.optimum.reason is Reason.FAILED or fitted.optimum.z.size == 0:
+    found_mode = mode_of(fitted)
+    if found_mode is None:
         return None
-    mode = density.mode(density.space.pack(fitted.values))
-    if mode is None:
-        return None
+    density, mode = found_mode
     sds, vectors = principal(mode.hessian)
     z, rhat = _drawn(density, mode.z, vectors * sds, seed, (chains, warm_up, draws))
     names, weights, few = named(density.space), np.full(len(z), 1 / len(z)), min(len(z), MEMBERS)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from widegp.inference.density import PosteriorDensity
+from widegp.inference.density import Mode, PosteriorDensity
 from widegp.inference.evidence import Evidence, Weighted, evidence, laplace_evidence
 from widegp.inference.fit import Fitted
 from widegp.inference.objective import MapObjective
@@ -134,17 +134,24 @@ def laplace(fitted: Fitted, check: bool = True) -> Averaged | None:
     Where it can be relied on its draws stand for the posterior: the points alone are too narrow in directions
     that are far from Gaussian.
     """
-    density = density_of(fitted)
-    if fitted.optimum.reason is Reason.FAILED or fitted.optimum.z.size == 0:
+    found_mode = mode_of(fitted)
+    if found_mode is None:
         return None
-    mode = density.mode(density.space.pack(fitted.values))
-    if mode is None:
-        return None
+    density, mode = found_mode
     points = posterior_points(density.value, mode.z, mode.hessian, density.bounds)
     few = Weighted(np.array([point.z for point in points]), np.array([point.weight for point in points]))
     found, drawn = evidence(density, mode) if check else (Evidence(laplace_evidence(mode)), few)
     method, kept = ("importance", drawn) if found.reliable else ("points", few)
     return Averaged(ParameterPosterior(method, *named(density.space), *kept, found), few)
+
+
+def mode_of(fitted: Fitted) -> tuple[PosteriorDensity, Mode] | None:
+    """The density of z and its mode, from the end of a fit on; None where that has no Hessian."""
+    density = density_of(fitted)
+    if fitted.optimum.reason is Reason.FAILED or fitted.optimum.z.size == 0:
+        return None
+    mode = density.mode(density.space.pack(fitted.values))
+    return None if mode is None else (density, mode)
 
 
 def density_of(fitted: Fitted) -> PosteriorDensity:
