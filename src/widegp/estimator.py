@@ -81,6 +81,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     metric : ``"iso"``, one sigma_u2 for all directions of the inputs; ``"ard"``, one per input, as with
         ``ard=True``; ``"learned"``, hidden weights whose covariance is learned from the gradients of a first
         fit (``metric_``); ``"auto"``, the one that predicts held-out training rows best.
+    trees : ``"none"``, or ``"auto"``: what boosted trees predict of the target, cross-fitted, is one more
+        input where left-out training rows are predicted better by it.
     noise : ``"constant"``; ``"varying"``, sigma_eps2 exp(h(x)) with h learned from residuals; or ``"auto"``,
         which also learns from left-out rows how targets scatter about predictions, where not like a Gaussian.
     noise_fraction : eta; the noise starts at eta times the mean of K(x, x), eq. (nugget_frac).
@@ -158,6 +160,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         target_transform: str | None = "auto",
         metric: str = "auto",
         noise: str = "auto",
+        trees: str = "auto",
         noise_fraction: float = 0.04,
         start: Any = None,
         learning_rate: float = 1e-3,
@@ -190,6 +193,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         self.target_transform = target_transform
         self.metric = metric
         self.noise = noise
+        self.trees = trees
         self.noise_fraction = noise_fraction
         self.start = start
         self.learning_rate = learning_rate
@@ -230,7 +234,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         """
         settings: dict[str, Any] = {
             "metric": "iso", "noise": "constant", "scale_inputs": "standard", "target_transform": None,
-            "posterior": "map",
+            "trees": "none", "posterior": "map",
         }  # fmt: skip
         return cls(*given, **(settings | changes))
 

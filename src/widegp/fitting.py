@@ -22,7 +22,7 @@ from widegp.choices.table_fit import Estimate, TableFit
 from widegp.compute.backend import Backend, choose_backend
 from widegp.conditioning import TrainingRows
 from widegp.data.arrays import take
-from widegp.data.input_maps import ChainedMaps
+from widegp.data.input_maps import ChainedMaps, of_training_rows
 from widegp.data.preprocessing import TargetScaler
 from widegp.engines.base import backend_for, make_engine
 from widegp.fitted import FittedGP, Member
@@ -104,7 +104,8 @@ def _by_input(asked: Any) -> bool:
 
 def _choices(asked: Any) -> Asked:
     metric = "ard" if _by_input(asked) else asked.metric
-    return Asked(asked.scale_inputs or "none", asked.target_transform or "none", metric, asked.noise)
+    inputs, warp = asked.scale_inputs or "none", asked.target_transform or "none"
+    return Asked(inputs, warp, metric, asked.noise, asked.trees)
 
 
 def _journal(asked: Any, X: np.ndarray, y: np.ndarray, seed: int) -> Journal | None:
@@ -169,6 +170,8 @@ def check_settings(asked: Any) -> None:
         approximation(asked.approximation)
     if asked.optimizer not in ("lbfgs", "adam"):
         raise ValueError(f"Unknown optimizer {asked.optimizer!r}; choose 'lbfgs' or 'adam'.")
+    if asked.trees not in ("auto", "none"):
+        raise ValueError(f"Unknown trees {asked.trees!r}; choose 'auto' or 'none'.")
     if asked.posterior not in METHODS:
         raise ValueError(f"Unknown posterior {asked.posterior!r}; choose from {', '.join(METHODS)}.")
     if asked.likelihood != "gaussian" and asked.posterior in ("laplace", "sample"):
@@ -272,7 +275,7 @@ def conditioned(asked: Any, model: FittedGP, X: np.ndarray, y: np.ndarray) -> Fi
 
 def _given(asked: Any, model: FittedGP, X: np.ndarray, y: np.ndarray) -> FittedGP:
     """The same at the model's own parameters alone."""
-    rows, noise = model.inputs.transform(X), float(model.params["sigma_eps2"])
+    rows, noise = of_training_rows(model.inputs, X), float(model.params["sigma_eps2"])
     spread = None if model.noise_model is None else model.noise_model.spread(rows)
     observed = Observed(model.standardised(y), noise, spread)
     anchors = getattr(model.posterior, "Z", None)

@@ -15,6 +15,7 @@ from widegp.choices.trials import Bench, Form, Trial
 from widegp.data.input_maps import LinearMap, QuantileScaler
 from widegp.inference.choose import choose_warp
 from widegp.inference.parameters import Values
+from widegp.trees import TreesInput
 
 # Fewer rows cannot tell models apart.
 LEAST_ROWS = 40
@@ -26,13 +27,14 @@ class Chosen:
 
     trial : it, fitted to a part of the rows, or to all of a small table.
     candidate : the moves that led to it.    verdicts : on all that was tried, in order.
-    scaler : of inputs by rank, where these were chosen.
+    scaler : of inputs by rank, where these were chosen.    trees : the input that boosted trees add, if any.
     """
 
     trial: Trial
     candidate: Candidate
     verdicts: tuple[Verdict, ...]
     scaler: QuantileScaler | None
+    trees: TreesInput | None = None
 
     @property
     def power(self) -> float | None:
@@ -46,9 +48,9 @@ class Chosen:
         return self.power is None and any(isinstance(move, WeighInputs) for move in self.candidate.moves)
 
     def maps(self, form: Form) -> tuple[Any, ...]:
-        """What follows the scaling of the table: scores of ranks, the linear map of ``form``."""
+        """What follows the scaling of the table: scores of ranks, trees, the linear map of ``form``."""
         linear = None if form.linear is None else LinearMap(form.linear)
-        return tuple(part for part in (self.scaler, linear) if part is not None)
+        return tuple(part for part in (self.scaler, self.trees, linear) if part is not None)
 
     @property
     def words(self) -> str:
@@ -58,8 +60,11 @@ class Chosen:
         return f"Chosen on held-out training rows: {made}."
 
 
-def choose_on(bench: Bench, start: Values, asked: Asked) -> Chosen:
-    """Choices for the rows of ``bench``, one table of inputs, by fits of a part that are scored on others."""
+def choose_on(bench: Bench, start: Values, asked: Asked, form: Form | None = None) -> Chosen:
+    """Choices for the rows of ``bench``, one table of inputs, by fits of a part that are scored on others.
+
+    They begin with ``form``, by default the plain one.
+    """
     ((inputs, X),) = bench.tables.items()
     scaler = None
     if asked.inputs == "auto":
@@ -77,7 +82,7 @@ def choose_on(bench: Bench, start: Values, asked: Asked) -> Chosen:
         name, psi = choose_warp(asked.warp, problem, builder, trial.values, bench.scale, bench.run)
         return None if name == "none" else WarpTarget(name, tuple(map(float, psi)))
 
-    best = choose(search, search.begin(inputs, start), asked, likeliest)
+    best = choose(search, search.begin(form or Form(inputs), start), asked, likeliest)
     trial = best.trials[0]
     if len(pairs) > 1:
         some = np.random.default_rng(bench.seed).permutation(len(X))[: bench.most_rows]

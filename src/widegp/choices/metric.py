@@ -51,6 +51,18 @@ def weights_as_map(weights: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, floa
     return np.diag(np.sqrt(weights / sigma_u2)), sigma_u2
 
 
+def beside_trees(linear: np.ndarray | None, X: np.ndarray) -> np.ndarray:
+    """A (I + 1, q + 1) for rows (x, g): half of the mean square of x A, A = ``linear`` or I, goes to g.
+
+    X (n, I) are the rows without g, which has mean square 1.
+    """
+    own = np.eye(X.shape[1]) if linear is None else linear
+    square = float(np.mean(np.sum((X @ own) ** 2, axis=1)))
+    out = np.zeros((own.shape[0] + 1, own.shape[1] + 1))
+    out[:-1, :-1], out[-1, -1] = own * np.sqrt(0.5), np.sqrt(0.5 * square)
+    return out
+
+
 def direction_shares(linear: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Leading directions (I, q) of the metric A A' and their shares of its trace (q,), largest first."""
     left, singular, _ = np.linalg.svd(linear, full_matrices=False)

@@ -41,12 +41,13 @@ class Asked(NamedTuple):
     warp: str = "auto"
     metric: str = "auto"
     noise: str = "auto"
+    trees: str = "none"
 
     @property
     def open(self) -> bool:
         """Whether anything needs held-out rows; a warp alone is chosen by evidence."""
         learned = self.metric in ("learned", "auto") or self.noise in ("varying", "auto")
-        return learned or self.inputs == "auto"
+        return learned or "auto" in (self.inputs, self.trees)
 
 
 @dataclass(frozen=True)
@@ -122,9 +123,9 @@ class Search:
     tailed: bool = False
     verdicts: list[Verdict] = field(default_factory=list)
 
-    def begin(self, inputs: str, start: Values) -> Candidate:
-        """The plain model on every bench."""
-        first, form = self.benches[0], Form(inputs)
+    def begin(self, form: Form, start: Values) -> Candidate:
+        """The model of ``form``, the plain one to begin with, on every bench."""
+        first = self.benches[0]
         trial = first.explored(form, start).with_curvature()
         others = (bench.warm(form, trial) for bench in self.benches[1:])
         return Candidate((), (trial, *others), (trial,), self.tailed)

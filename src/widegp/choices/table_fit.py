@@ -13,8 +13,10 @@ from widegp.choices.plan import chosen_plan
 from widegp.choices.search import Asked
 from widegp.choices.trials import Bench
 from widegp.choices.whole import Begin, Judged, Whole, fit_whole
+from widegp.choices.with_trees import with_trees
 from widegp.cost import Calibration, Size
 from widegp.data.arrays import is_mapped
+from widegp.data.input_maps import of_training_rows
 from widegp.inference.choose import choose_warp
 from widegp.inference.fit import Fitted, Run, fit_map
 from widegp.inference.objective import Problem
@@ -78,7 +80,9 @@ class TableFit:
             self.problem, replace(self.problem, priors=self.by_input), self.scale,
             none, none, run, self.builder.backend, self.builder.seed,
         )  # fmt: skip
-        return self._whole(choose_on(bench, start, asked), asked.noise == "auto")
+        chosen = choose_on(bench, start, asked)
+        beside = with_trees(bench, chosen, asked) if asked.trees == "auto" else None
+        return self._whole([chosen] if beside is None else [chosen, beside], asked.noise == "auto")
 
     def _choosing(self, start: Values) -> Run:
         """The run of trial fits: all of them are one stage."""
@@ -92,18 +96,21 @@ class TableFit:
         fitted = self._fit(self.builder, self._warped(name), Begin(start), self.run.settings.explore)
         return Estimate(fitted, self.builder)
 
-    def _whole(self, chosen: Chosen, varying: bool) -> Estimate:
-        problem = self._warped(chosen.trial.form.warp)
-
-        X = self.builder.X if chosen.scaler is None else chosen.scaler.transform(self.builder.X)
-        whole = Whole(X, problem, lambda X: replace(self.builder, X=X), self._fit, self.builder.seed, varying)
-        best, *others = fit_whole(whole, chosen)
+    def _whole(self, rivals: list[Chosen], varying: bool) -> Estimate:
+        def whole(chosen: Chosen) -> Whole:
+            X = self.builder.X
+            for part in (chosen.scaler, chosen.trees):
+                X = X if part is None else of_training_rows(part, X)
+            problem, seed = self._warped(chosen.trial.form.warp), self.builder.seed
+            return Whole(X, chosen, problem, lambda X: replace(self.builder, X=X), self._fit, seed, varying)
 
         def estimate(made: Judged) -> Estimate:
             stage, form = made.stage, made.stage.form
-            return Estimate(stage.fitted, stage.builder, chosen.maps(form), form.noise, made.tails)
+            maps = stage.whole.chosen.maps(form)
+            return Estimate(stage.fitted, stage.builder, maps, form.noise, made.tails)
 
-        notes, beside = (chosen.words, *best.notes), tuple(map(estimate, others))
+        best, *others = fit_whole([whole(chosen) for chosen in rivals])
+        notes, beside = (rivals[0].words, *best.notes), tuple(map(estimate, others))
         return estimate(best)._replace(notes=notes, beside=beside)
 
     def _warped(self, name: str) -> Problem:

@@ -49,6 +49,7 @@ class Trial:
     values, curvature : estimates and the Hessian per row of the loss there, None where it is not known.
     loss (h,) : minus the log density of each held-out target, standardised.    squares (h,) : squared errors.
     scores (h,) : (z - mean) / sd of the held-out targets, standard normal under a model that is right.
+    residual (h,) : z - mean.
     """
 
     form: Form
@@ -59,6 +60,7 @@ class Trial:
     loss: np.ndarray
     squares: np.ndarray
     scores: np.ndarray
+    residual: np.ndarray
 
     @property
     def X(self) -> np.ndarray:
@@ -166,4 +168,5 @@ class Bench:
         # A target beyond the support of a warp has density 0; so many nats are enough to refuse the warp.
         loss = np.minimum(-warp.log_density(y, mean, sd), 50.0)
         squares = (y - warp.moments(mean, sd)[0]) ** 2
-        return Trial(form, values, H, objective, posterior, loss, squares, (warp.forward(y) - mean) / sd)
+        residual = warp.forward(y) - mean
+        return Trial(form, values, H, objective, posterior, loss, squares, residual / sd, residual)

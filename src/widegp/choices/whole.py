@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -34,7 +34,12 @@ from widegp.tails import MOST_PARTS, Tails, judged_tails
 GRADIENT_ROWS, LEFT_OUT_ROWS = 4000, 2000
 # A table so many times as large as the part that chose is worth learning from again.
 WORTHWHILE = 1.5
+# Of more rows than the first number so many decide what is fitted to all of them.
+DECIDING = (20_000, 16_000)
 
+# Standard errors by which an average of two fits must be better than the best: fewer than for another model,
+# since averages seldom lose.
+LIKELY = 1.0
 # Iterations of a fit that is only one of several; the one that is kept goes on until it has converged, unless
 # left-out rows lose more nats by that than such a number.
 TRIED, MOST_LOST = 12, 0.01
@@ -62,8 +67,9 @@ Fit = Callable[[Builder, Problem, Begin], Fitted]
 
 @dataclass(frozen=True)
 class Stage:
-    """A fit of the whole table under a form."""
+    """A fit of the ``whole`` table under a form."""
 
+    whole: Whole
     form: Form
     builder: Builder
     fitted: Fitted
@@ -104,23 +110,49 @@ class Stage:
 
 @dataclass(frozen=True)
 class Whole:
-    """X (n, I) as scaled; the problem with its warp; ``build`` makes a builder of rows, ``fit`` fits it;
-    whether the noise may be ``varying`` though a part of the rows did not show it.
+    """X (n, I) as scaled, trees included; what was ``chosen`` on a part of these rows; the problem with its
+    warp; ``build`` makes a builder of rows, ``fit`` fits it; whether the noise may be ``varying`` though a
+    part of the rows did not show it; the table that these rows are a part of, if any.
     """
 
     X: np.ndarray
+    chosen: Chosen
     problem: Problem
     build: Callable[[np.ndarray], Builder]
     fit: Fit
     seed: int
     varying: bool = False
+    part_of: Whole | None = None
+
+    @property
+    def large(self) -> bool:
+        """Whether there is more to learn from all rows than from those that chose."""
+        return len(self.X) >= WORTHWHILE * len(self.chosen.trial.X)
+
+    def part(self) -> Whole:
+        """Rows at random that decide for the whole table; all of them where they are not many."""
+        most, size = DECIDING
+        if len(self.X) <= most:
+            return self
+        rows = np.sort(np.random.default_rng(self.seed).permutation(len(self.X))[:size])
+        return replace(self, X=self.X[rows], problem=self.problem.restricted(rows), part_of=self)
+
+    @property
+    def begin(self) -> Begin:
+        """Where the first fit begins."""
+        trial = self.chosen.trial
+        return Begin(trial.values, None, True, TRIED) if self.large else Begin(trial.values, trial.curvature)
+
+    @property
+    def words(self) -> str:
+        return "the first fit" if self.chosen.trees is None else "trees beside the inputs"
 
     def fitted(self, form: Form, begin: Begin) -> Stage:
         """The table under a form."""
         X = self.X if form.linear is None else self.X @ form.linear
         problem = replace(self.problem, spread=None if form.noise is None else form.noise.spread(X))
         builder = self.build(X)
-        return Stage(form, builder, self.fit(builder, problem, begin))
+        return Stage(self, form, builder, self.fit(builder, problem, begin))
 
     def with_metric(self, stage: Stage, power: float) -> Form:
         """The metric of the gradients at rows of the whole table, in place of that of a part."""
@@ -196,7 +228,7 @@ class Judged:
         """Both, averaged: the mean of the densities, and of the means."""
         both = np.logaddexp(self.log_density, other.log_density) - np.log(2)
         residual = (self.residual + other.residual) / 2
-        return replace(self, log_density=both, residual=residual)
+        return replace(self, log_density=both, residual=residual, bold=False)
 
     @property
     def score(self) -> float:
@@ -213,41 +245,63 @@ class Judged:
         return Verdict(self.words, -float(gain.mean()), error, rmse, kept)
 
 
-def fit_whole(whole: Whole, chosen: Chosen) -> list[Judged]:
+def fit_whole(rivals: Sequence[Whole]) -> list[Judged]:
     """What was chosen, fitted to all rows; metric, then noise, learned again from them.
 
-    First the fit that predicts left-out rows best, with notes on all that was tried; then, where the average
-    with it is better still, another.
+    ``rivals`` differ in their inputs. First the fit that predicts left-out rows best, with notes on all that
+    was tried; then, where the average with it is better still, another.
     """
-    trial = chosen.trial
-    if len(whole.X) < WORTHWHILE * len(trial.X):
-        stage = whole.fitted(trial.form, Begin(trial.values, trial.curvature))
-        only = Judged.of(stage, "", whole.rows[1], whole.varying)
-        return _averaged(only, [only], [])
-    first = whole.fitted(trial.form, Begin(trial.values, None, True, TRIED))
-    made, verdicts = [Judged.of(first, "the first fit", whole.rows[1], whole.varying)], []
+    return [_of_all_rows(judged) for judged in _decided([rival.part() for rival in rivals])]
 
-    def tried(form: Form, beside: Judged, words: str, bold: bool = False) -> None:
-        stage = whole.fitted(form, Begin.at(beside.stage, TRIED))
+
+def _of_all_rows(judged: Judged) -> Judged:
+    """The same fitted to the whole table, where a part of its rows decided."""
+    stage, whole = judged.stage, judged.stage.whole.part_of
+    if whole is None:
+        return judged
+    ended = Judged.of(whole.fitted(stage.form, Begin.at(stage)), judged.words, whole.rows[1], whole.varying)
+    return replace(ended, notes=judged.notes)
+
+
+def _decided(rivals: Sequence[Whole]) -> list[Judged]:
+    """The same for the rows of ``rivals`` alone."""
+    made: list[Judged] = []
+    verdicts: list[Verdict] = []
+
+    def tried(whole: Whole, form: Form, begin: Begin, words: str, bold: bool = False) -> None:
+        stage = whole.fitted(form, begin)
         made.append(replace(Judged.of(stage, words, whole.rows[1], whole.varying), bold=bold))
-        verdicts.append(made[-1].beside(_best(made[:-1])))
+        if len(made) > 1:
+            verdicts.append(made[-1].beside(_best(made[:-1])))
 
+    for whole in rivals:
+        tried(whole, whole.chosen.trial.form, whole.begin, whole.words, bold=whole.chosen.trees is not None)
+    if not rivals[0].large:
+        return _averaged(_best(made), made, verdicts)
+    best = _best(made)
+    whole, chosen = best.stage.whole, best.stage.whole.chosen
     for power in POWERS if chosen.power is not None or chosen.by_input else ():
-        words = f"metric of gradients^{2 * power:g} at all rows"
-        tried(whole.with_metric(first, power), made[0], words, bold=power > POWERS[0])
+        words, begin = f"metric of gradients^{2 * power:g} at all rows", Begin.at(best.stage, TRIED)
+        tried(whole, whole.with_metric(best.stage, power), begin, words, bold=power > POWERS[0])
     best = _best(made)
     form = whole.with_noise(best)
     if form is not best.stage.form:
-        tried(form, best, "noise of all rows")
-    best = _best(made)
-    if best.stage.fitted.optimum.reason is Reason.MAX_ITER:
-        stage = whole.fitted(best.stage.form, Begin.at(best.stage))
-        # It may end far from where it was judged, on diamonds at a bound: what it is now is judged again.
-        ended = Judged.of(stage, best.words, whole.rows[1], whole.varying)
-        others = [other for other in made if other is not best]
-        best = ended if ended.score > best.score - MOST_LOST else best.noted(STOPPED)
-        made = [best, *others]
-    return _averaged(best, made, verdicts)
+        tried(whole, form, Begin.at(best.stage, TRIED), "noise of all rows")
+    ended = _ended(_best(made))
+    return _averaged(ended, [ended, *(other for other in made if other is not _best(made))], verdicts)
+
+
+def _ended(best: Judged) -> Judged:
+    """A fit that was cut short goes on to its end, and is judged again where it then is.
+
+    It may end far from where it was judged, on diamonds at a bound.
+    """
+    if best.stage.fitted.optimum.reason is not Reason.MAX_ITER:
+        return best
+    whole = best.stage.whole
+    stage = whole.fitted(best.stage.form, Begin.at(best.stage))
+    ended = Judged.of(stage, best.words, whole.rows[1], whole.varying)
+    return ended if ended.score > best.score - MOST_LOST else best.noted(STOPPED)
 
 
 def _best(made: list[Judged]) -> Judged:
@@ -259,16 +313,16 @@ def _best(made: list[Judged]) -> Judged:
 
 
 def _averaged(best: Judged, made: list[Judged], verdicts: list[Verdict]) -> list[Judged]:
-    """The best fit, and the one of ``made`` that it is best averaged with, if that gains for certain."""
+    """The best fit, and the one of ``made`` that it is best averaged with, if that is likely to gain."""
     notes = [*best.notes]
     if verdicts:
         notes.append(f"Then on the whole table: {'; '.join(map(str, verdicts))}.")
     pairs = [(best.with_other(other), other) for other in made if other is not best]
     pair, other = max(pairs, key=lambda found: found[0].score, default=(best, best))
     verdict = replace(pair.beside(best), words=f"averaged with {other.words}")
-    certain = verdict.kept and verdict.difference < -CERTAIN * verdict.error
-    if certain:
+    likely = verdict.kept and verdict.difference < -LIKELY * verdict.error
+    if likely:
         notes.append(f"Predictions are {verdict}.")
     if best.tails is not None:
         notes.append(best.tails.words)
-    return [replace(best, notes=tuple(notes)), *([other] if certain else [])]
+    return [replace(best, notes=tuple(notes)), *([other] if likely else [])]

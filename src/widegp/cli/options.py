@@ -197,6 +197,8 @@ def regressor_settings(**given: Any) -> dict[str, Any]:
     if given.get("likelihood") == "auto":
         del given["likelihood"]
     transform = given.pop("transform") or ("none" if plain else "auto")
-    plainly = {"metric": "iso", "noise": "constant", "scale_inputs": "standard", "posterior": "map"}
+    plainly = {
+        "metric": "iso", "noise": "constant", "scale_inputs": "standard", "trees": "none", "posterior": "map",
+    }  # fmt: skip
     chosen = plainly if plain else {}
     return given | chosen | {"target_transform": None if transform == "none" else transform}

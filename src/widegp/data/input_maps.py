@@ -26,7 +26,11 @@ TAIL = 0.05
 
 
 class InputMap(Protocol):
-    """X (n, I) -> X~ (n, q), and back: exactly where q = I, else to the nearest X."""
+    """X (n, I) -> X~ (n, q), and back: exactly where q = I, else to the nearest X.
+
+    A map that has learned from targets has ``training`` too, for rows whose targets it has seen; see
+    `of_training_rows`.
+    """
 
     def transform(self, X: ArrayLike) -> np.ndarray: ...
 
@@ -112,8 +116,16 @@ class ChainedMaps:
     def transform(self, X: ArrayLike) -> np.ndarray:
         return np.asarray(reduce(lambda rows, part: part.transform(rows), self.parts, X))
 
+    def training(self, X: ArrayLike) -> np.ndarray:
+        return np.asarray(reduce(lambda rows, part: of_training_rows(part, rows), self.parts, X))
+
     def inverse(self, X: ArrayLike) -> np.ndarray:
         return np.asarray(reduce(lambda rows, part: part.inverse(rows), reversed(self.parts), X))
+
+
+def of_training_rows(inputs: Any, X: ArrayLike) -> np.ndarray:
+    """X~ of rows among which are training rows: where the map has seen their targets, cross-fitted."""
+    return np.asarray(getattr(inputs, "training", inputs.transform)(X))
 
 
 def fit_scaler(X: ArrayLike, kind: str | None, weight: np.ndarray | None = None) -> Any:

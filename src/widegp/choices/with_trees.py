@@ -1,0 +1,48 @@
+"""What was chosen, with a prediction of boosted trees beside the inputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from widegp.choices.chosen import Chosen, choose_on
+from widegp.choices.metric import beside_trees
+from widegp.choices.search import Asked
+from widegp.choices.trials import Bench, Form
+from widegp.trees import TreesInput
+from widegp.warps import make_warp
+
+# Fewer rows grow trees that say little.
+LEAST_ROWS = 300
+# Trees whose error is so many times that of a process given 1,000 rows have nothing to tell it.
+HOPELESS = 2.0
+
+
+def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
+    """Metric and noise chosen anew for rows (x, g(x)); inputs and warp stay. None where trees cannot help.
+
+    Trees predict the warped target. That they help is not decided here: g has been told of all rows, the
+    trials of a part. Fits of the whole table decide.
+    """
+    trial, form = chosen.trial, chosen.trial.form
+    ((inputs, scaled),) = bench.tables.items()
+    if len(scaled) < LEAST_ROWS:
+        return None
+    X = scaled if chosen.scaler is None else chosen.scaler.transform(scaled)
+    problem = replace(bench.problem, warp=make_warp(form.warp, **bench.scale))
+    target = problem.warped(trial.values).value
+    trees = TreesInput.fit(X, target, bench.seed)
+    rows = trees.training(X)
+    if np.std(target - trees.scale * rows[:, -1]) > HOPELESS * _error(chosen):
+        return None
+    bench = replace(bench, tables={form.inputs: rows})
+    again = asked._replace(inputs=form.inputs, warp=form.warp)
+    start = {name: value for name, value in trial.values.items() if name != "psi"}
+    found = choose_on(bench, start, again, Form(form.inputs, linear=beside_trees(form.linear, X)))
+    return replace(found, trees=trees, scaler=chosen.scaler)
+
+
+def _error(chosen: Chosen) -> float:
+    """Root mean square of the held-out residuals of the warped target."""
+    return float(np.sqrt(np.mean(np.concatenate([trial.residual for trial in chosen.candidate.trials]) ** 2)))

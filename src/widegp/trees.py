@@ -1,0 +1,194 @@
+"""Boosted trees as one more input: what they predict of the target, never from a row's own target.
+
+    x -> (x, g(x)),     g(x) = mean over the models k that have not seen x of g_k(x)
+
+Rows are dealt into K folds, and model k is grown on the other folds. A training row gets the prediction of
+the one model that has not seen it, a new row the mean of all. A process on (x, g) is free to follow the trees
+where they are good, to correct them where they are not, and to leave them alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from threadpoolctl import threadpool_limits
+
+from widegp.neighbors.jit import njit
+from widegp.neighbors.threads import in_threads
+from widegp.registry import saveable
+
+FOLDS = 5
+# Rows that trees are grown on, at most: more of them better a single number little, and take long.
+MOST_ROWS = 100_000
+# Trees are added until a tenth of the rows that grow them has not gained by the last so many.
+RATE, MOST_TREES, PATIENCE = 0.1, 500, 15
+# Rows that one thread takes at a time.
+PART_ROWS = 512
+
+
+class _Model(NamedTuple):
+    """Trees one after the other: a split x[feature] <= threshold leads to the node ``left``, else ``right``;
+    a leaf has feature -1 and a ``value``. ``roots``: where each tree starts; ``base``: added to their sum.
+    """
+
+    feature: np.ndarray
+    threshold: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    value: np.ndarray
+    roots: np.ndarray
+    base: float
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class TreesInput:
+    """X (n, I) -> (X, (g(X) - shift) / scale), (n, I + 1).
+
+    Fields
+    ------
+    feature, threshold, left, right, value : (T,) the nodes of all trees; leaves have feature -1.
+    roots : where each tree starts.    starts : (K + 1,) the trees of each model.    bases : (K,).
+    seen, fold : keys of the rows that the trees have seen, sorted, and the model that has not seen each.
+    shift, scale : mean and sd of g at the training rows.
+    """
+
+    feature: np.ndarray
+    threshold: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    value: np.ndarray
+    roots: np.ndarray
+    starts: np.ndarray
+    bases: np.ndarray
+    seen: np.ndarray
+    fold: np.ndarray
+    shift: float = 0.0
+    scale: float = 1.0
+
+    @classmethod
+    def fit(cls, X: np.ndarray, target: np.ndarray, seed: int) -> Self:
+        """Trees for rows X (n, I) and their target (n,)."""
+        rng = np.random.default_rng(seed)
+        some = np.sort(rng.permutation(len(X))[:MOST_ROWS])
+        rows, y, fold = X[some], target[some], rng.permutation(len(some)) % FOLDS
+        models = in_threads(lambda k: _grown(rows[fold != k], y[fold != k], seed), range(FOLDS), _alone)
+        keys = row_keys(rows)
+        order = np.argsort(keys, kind="stable")
+        made = cls._of(models, keys[order], fold[order])
+        g = made.training(X)[:, -1]
+        sd = float(g.std())
+        return cls(**{**vars(made), "shift": float(g.mean()), "scale": sd if sd > 0 else 1.0})
+
+    @classmethod
+    def _of(cls, models: list[_Model], seen: np.ndarray, fold: np.ndarray) -> Self:
+        nodes = np.cumsum([0, *(len(model.feature) for model in models)])[:-1]
+
+        def joined(name: str, shifted: bool = False) -> np.ndarray:
+            pairs = zip(models, nodes, strict=True)
+            return np.concatenate([getattr(model, name) + shifted * start for model, start in pairs])
+
+        return cls(
+            joined("feature"), joined("threshold"), joined("left", True), joined("right", True),
+            joined("value"), joined("roots", True), np.cumsum([0, *(len(model.roots) for model in models)]),
+            np.array([model.base for model in models]), seen, fold,
+        )  # fmt: skip
+
+    def transform(self, X: ArrayLike) -> np.ndarray:
+        """(X, scaled g) of new rows, X (n, I) -> (n, I + 1)."""
+        rows = np.ascontiguousarray(X, float)
+        return self._beside(rows, self.by_model(rows).mean(axis=1))
+
+    def training(self, X: ArrayLike) -> np.ndarray:
+        """The same of rows among which are those that the trees have seen: g of these is cross-fitted.
+
+        Rows are known by what is in them. Of equal rows each is taken for another of those that were seen.
+        """
+        rows = np.ascontiguousarray(X, float)
+        keys, by_model = row_keys(rows), self.by_model(rows)
+        order = np.argsort(keys, kind="stable")
+        ranked = keys[order]
+        nth = np.empty(len(keys), np.int64)
+        nth[order] = np.arange(len(keys)) - np.searchsorted(ranked, ranked)
+        place = np.searchsorted(self.seen, keys) + nth
+        known = place < np.searchsorted(self.seen, keys, side="right")
+        own = by_model[np.arange(len(rows)), self.fold[np.where(known, place, 0)]]
+        return self._beside(rows, np.where(known, own, by_model.mean(axis=1)))
+
+    def _beside(self, rows: np.ndarray, g: np.ndarray) -> np.ndarray:
+        return np.column_stack([rows, (g - self.shift) / self.scale])
+
+    def inverse(self, X: ArrayLike) -> np.ndarray:
+        """The inputs without what the trees make of them; (n, I + 1) -> (n, I)."""
+        return np.asarray(X, float)[:, :-1]
+
+    def by_model(self, X: np.ndarray) -> np.ndarray:
+        """g_k of the rows X (n, I), (n, K)."""
+        out = np.empty((len(X), FOLDS))
+
+        def work(part: slice) -> None:
+            _descend(
+                X[part], self.feature, self.threshold, self.left, self.right, self.value, self.roots,
+                self.starts, out[part],
+            )  # fmt: skip
+
+        in_threads(work, _parts(len(X)))
+        return out + self.bases
+
+
+def row_keys(X: np.ndarray) -> np.ndarray:
+    """A number for each row of X (n, I), the same for equal rows: a 64-bit hash of its entries, (n,)."""
+    bits = np.ascontiguousarray(np.asarray(X, float) + 0.0).view(np.uint64)  # -0 becomes 0
+    keys = np.full(len(bits), 0xCBF29CE484222325, np.uint64)
+    for column in bits.T:
+        keys = (keys ^ column) * np.uint64(0x9E3779B97F4A7C15)
+        keys ^= keys >> np.uint64(29)
+    return keys.view(np.int64)
+
+
+def _alone() -> None:
+    """OpenMP's threads are set to one where this is called: models are grown side by side instead."""
+    threadpool_limits(1, user_api="openmp")
+
+
+def _grown(X: np.ndarray, y: np.ndarray, seed: int) -> _Model:
+    """scikit-learn's boosted trees of rows X (n, I), y (n,), as arrays that a file can hold."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    model = HistGradientBoostingRegressor(
+        learning_rate=RATE, max_iter=MOST_TREES, early_stopping=True, n_iter_no_change=PATIENCE,
+        random_state=seed % 2**31,
+    ).fit(X, y)  # fmt: skip
+    # No public attribute holds the trees; the tests compare what is read here with ``model.predict``.
+    trees = [predictors[0].nodes for predictors in model._predictors]
+    roots = np.cumsum([0, *(len(tree) for tree in trees)])
+    nodes: Any = np.concatenate(trees)
+    shift = np.repeat(roots[:-1], np.diff(roots))
+    leaf = nodes["is_leaf"].astype(bool)
+    return _Model(
+        np.where(leaf, -1, nodes["feature_idx"]).astype(np.int32), nodes["num_threshold"].astype(float),
+        (nodes["left"] + shift).astype(np.int64), (nodes["right"] + shift).astype(np.int64),
+        np.where(leaf, nodes["value"], 0.0), roots[:-1], float(np.ravel(model._baseline_prediction)[0]),
+    )  # fmt: skip
+
+
+def _parts(n_rows: int) -> Iterator[slice]:
+    return (slice(start, start + PART_ROWS) for start in range(0, n_rows, PART_ROWS))
+
+
+@njit(cache=True, nogil=True)
+def _descend(X, feature, threshold, left, right, value, roots, starts, out):  # type: ignore[no-untyped-def]
+    """out (n, K): for each row of X (n, I) and each model the sum of the leaves that it falls into."""
+    for i in range(X.shape[0]):
+        for k in range(starts.size - 1):
+            total = 0.0
+            for tree in range(starts[k], starts[k + 1]):
+                node = roots[tree]
+                while feature[node] >= 0:
+                    node = left[node] if X[i, feature[node]] <= threshold[node] else right[node]
+                total += value[node]
+            out[i, k] = total

@@ -1,0 +1,73 @@
+"""Boosted trees as an input: what is read of scikit-learn's trees, and that no row sees its own target."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from widegp import trees
+from widegp.trees import FOLDS, TreesInput, row_keys
+
+
+@pytest.fixture(scope="module")
+def table() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((900, 4))
+    return X, np.where(X[:, 0] > 0, 2.0, -1.0) + X[:, 1] + 0.1 * rng.standard_normal(900)
+
+
+def grown(X, y, seed):
+    model = HistGradientBoostingRegressor(
+        learning_rate=trees.RATE, max_iter=trees.MOST_TREES, early_stopping=True,
+        n_iter_no_change=trees.PATIENCE, random_state=seed,
+    )  # fmt: skip
+    return model.fit(X, y)
+
+
+def test_predictions_are_those_of_scikit_learns_own_models(table):
+    X, y = table
+    made = TreesInput.fit(X, y, seed=3)
+    new = np.random.default_rng(1).standard_normal((200, 4))
+    order = np.argsort(row_keys(X), kind="stable")
+    fold = np.empty(len(X), int)
+    fold[order] = made.fold
+    models = [grown(X[fold != k], y[fold != k], 3) for k in range(FOLDS)]
+    mean = np.mean([model.predict(new) for model in models], axis=0)
+    np.testing.assert_allclose(made.transform(new)[:, -1] * made.scale + made.shift, mean, rtol=1e-10)
+    own = np.choose(fold, [model.predict(X) for model in models])
+    np.testing.assert_allclose(made.training(X)[:, -1] * made.scale + made.shift, own, rtol=1e-10)
+
+
+def test_a_training_row_is_not_predicted_from_its_own_target(table):
+    X, y = table
+    noise = np.random.default_rng(2).standard_normal(len(y))
+    made = TreesInput.fit(X, noise, seed=0)
+    # Trees that had seen the noise would correlate with it; by chance the correlation has sd 1/30.
+    assert abs(np.corrcoef(made.training(X)[:, -1], noise)[0, 1]) < 0.12
+    assert np.corrcoef(made.transform(X)[:, -1], noise)[0, 1] > 0.3
+
+
+def test_equal_rows_are_told_apart_by_their_order_and_new_ones_do_not_depend_on_their_company(table):
+    X, y = table
+    twice = np.concatenate([X, X[:100]])
+    made = TreesInput.fit(twice, np.append(y, y[:100] + 1), seed=0)
+    both = made.training(twice)
+    np.testing.assert_array_equal(made.training(twice[::-1])[:, :-1], twice[::-1])
+    ends = np.sort(np.stack([both[:100, -1], both[900:, -1]]), axis=0)
+    turned = made.training(twice[::-1])[::-1]
+    np.testing.assert_array_equal(np.sort(np.stack([turned[:100, -1], turned[900:, -1]]), axis=0), ends)
+    new = made.transform(X)
+    np.testing.assert_array_equal(new[7], made.transform(X[7:8])[0])
+    np.testing.assert_array_equal(made.inverse(new), X)
+    np.testing.assert_array_equal(row_keys(np.array([[0.0, 1.0]])), row_keys(np.array([[-0.0, 1.0]])))
+
+
+def test_many_rows_are_sampled_and_the_others_get_the_mean(table, monkeypatch):
+    X, y = table
+    monkeypatch.setattr(trees, "MOST_ROWS", 600)
+    made = TreesInput.fit(X, y, seed=0)
+    assert len(made.seen) == 600
+    rest = np.isin(row_keys(X), made.seen, invert=True)
+    np.testing.assert_array_equal(made.training(X)[rest], made.transform(X)[rest])
+    assert np.std(made.training(X)[:, -1] * made.scale + made.shift - y) < 0.5 * y.std()
