@@ -117,7 +117,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     result_ : `FitResult` with the reason for stopping, the path, the jitter, undetermined directions.
     input_importance_ : (I,) shares of sigma_u2, with ``ard=True``.
     approximation_ : the approximation used.    transform_ : the fitted target warp.
-    metric_ : (I, q), the learned map x -> x A of the scaled inputs in front of the kernel, else None.
+    metric_ : (I, q), the learned map x -> x A of the scaled inputs in front of the kernel, else None; with
+        trees among the inputs (I + 1, q), their prediction last.
     posterior_ : `ParameterPosterior`, points and weights or draws, credible intervals, evidence; None for
         ``"map"``.
     log_evidence_ : log p(y | X), the parameters integrated out, in nats of the standardised target.

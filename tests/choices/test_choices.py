@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
 import widegp
-from widegp import WideGPRegressor
+from widegp import WideGPRegressor, load
 from widegp.approximations.build import Builder
 from widegp.approximations.layout import Dials
 from widegp.choices.left_out import left_out_exactly, left_out_rows
@@ -17,6 +17,7 @@ from widegp.choices.moves import LearnMetric
 from widegp.choices.search import Candidate, splits
 from widegp.choices.trials import Bench, Form, Trial
 from widegp.compute.backend import choose_backend
+from widegp.fitting import conditioned
 from widegp.inference.fit import OptimizerSettings, Run
 from widegp.inference.objective import Problem, start_values
 from widegp.inference.priors import resolve_priors
@@ -45,7 +46,8 @@ def test_rows_held_out_are_never_fitted_and_small_tables_hold_every_row_out_once
 
 
 def scored(loss, squares):
-    trial = Trial(Form("standard"), {}, None, None, None, np.asarray(loss), np.asarray(squares), np.zeros(0))
+    none = np.zeros(0)
+    trial = Trial(Form("standard"), {}, None, None, None, np.asarray(loss), np.asarray(squares), none, none)
     return Candidate((), (trial,))
 
 
@@ -169,3 +171,35 @@ def test_without_a_noise_model_the_spread_is_that_of_the_posterior_and_one_noise
         model.predict(X, return_std=True)[1],
         fitted.target.sd * np.sqrt(moments.variance + fitted.posterior.noise),
     )
+
+
+def steps(n):
+    """Boxes of constant value, which trees see at once and a smooth process does not."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (n, 3))
+    y = np.where((X[:, 0] > 0.2) ^ (X[:, 1] > -0.1), 1.0, -1.0) + 0.1 * rng.standard_normal(n)
+    return X, y
+
+
+def test_trees_join_the_inputs_where_they_predict_better_and_go_into_the_file(tmp_path):
+    X, y = steps(900)
+    settings = {"max_iter": 8, "random_state": 0, "scale_inputs": "standard", "target_transform": None}
+    settings |= {"metric": "iso", "noise": "constant"}
+    alone = WideGPRegressor(**settings, trees="none").fit(X[:500], y[:500])
+    model = WideGPRegressor(**settings).fit(X[:500], y[:500])
+    assert any("trees beside the inputs" in note for note in model.result_.notes)
+    assert np.std(y[500:] - model.predict(X[500:])) < 0.8 * np.std(y[500:] - alone.predict(X[500:]))
+    model.save(tmp_path / "model.widegp")
+    same = load(tmp_path / "model.widegp").predict_distribution(X[500:])
+    np.testing.assert_array_equal(same.mean, model.predict_distribution(X[500:]).mean)
+
+
+def test_conditioning_on_the_same_rows_again_changes_nothing_beside_trees():
+    X, y = steps(400)
+    model = WideGPRegressor(
+        max_iter=5, random_state=0, metric="iso", noise="constant", scale_inputs="standard",
+        target_transform=None,
+    ).fit(X, y)  # fmt: skip
+    again = conditioned(model, model.fitted_, X, y)
+    new = np.random.default_rng(1).uniform(-1, 1, (50, 3))
+    np.testing.assert_allclose(again.mean(new), model.predict(new), rtol=1e-6, atol=1e-8)

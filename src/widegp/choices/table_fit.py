@@ -102,7 +102,8 @@ class TableFit:
             for part in (chosen.scaler, chosen.trees):
                 X = X if part is None else of_training_rows(part, X)
             problem, seed = self._warped(chosen.trial.form.warp), self.builder.seed
-            return Whole(X, chosen, problem, lambda X: replace(self.builder, X=X), self._fit, seed, varying)
+            build, fit = lambda X: replace(self.builder, X=X), self._fit
+            return Whole(X, chosen, problem, self.scale, build, fit, seed, varying)
 
         def estimate(made: Judged) -> Estimate:
             stage, form = made.stage, made.stage.form

@@ -29,13 +29,14 @@ from widegp.inference.parameters import Values
 from widegp.inference.result import Reason
 from widegp.noise_model import LeftOut, NoiseModel, fit_noise, likeliest_factor
 from widegp.tails import MOST_PARTS, Tails, judged_tails
+from widegp.warps import FittedWarp
 
 # Rows whose gradients make the metric, and rows left out to learn the noise from and to judge by.
 GRADIENT_ROWS, LEFT_OUT_ROWS = 4000, 2000
 # A table so many times as large as the part that chose is worth learning from again.
 WORTHWHILE = 1.5
 # Of more rows than the first number so many decide what is fitted to all of them.
-DECIDING = (20_000, 16_000)
+DECIDING = (12_000, 8_000)
 
 # Standard errors by which an average of two fits must be better than the best: fewer than for another model,
 # since averages seldom lose.
@@ -110,14 +111,19 @@ class Stage:
 
 @dataclass(frozen=True)
 class Whole:
-    """X (n, I) as scaled, trees included; what was ``chosen`` on a part of these rows; the problem with its
-    warp; ``build`` makes a builder of rows, ``fit`` fits it; whether the noise may be ``varying`` though a
-    part of the rows did not show it; the table that these rows are a part of, if any.
+    """All rows of a table, and how they are fitted.
+
+    X : (n, I) as scaled, trees included.    chosen : on a part of these rows.
+    problem, scale : kernel, targets, priors and warp; of the targets, as `make_warp` takes it.
+    build, fit : make a builder of rows, and fit it.
+    varying : whether the noise may vary though the part did not show it.
+    part_of : the table that these rows are a part of, if any.
     """
 
     X: np.ndarray
     chosen: Chosen
     problem: Problem
+    scale: dict[str, float]
     build: Callable[[np.ndarray], Builder]
     fit: Fit
     seed: int
@@ -199,8 +205,8 @@ class Judged:
     words : how it differs from the first.    left_out : these rows.
     bold : it is taken only where it is better for certain. A metric of a higher power is: gradients have seen
         the targets of left-out rows too, and the more of a metric is learned, the more that flatters it.
-    residual, log_density : (q,) each, of the warped targets; the latter under the ``tails`` of these rows,
-        each fifth of them under those of the others.
+    residual, log_density : (q,) each, of the standardised targets; the latter under the ``tails`` of these
+        rows, each fifth of them under those of the others.
     """
 
     stage: Stage
@@ -214,12 +220,15 @@ class Judged:
 
     @classmethod
     def of(cls, stage: Stage, words: str, rows: np.ndarray, tailed: bool) -> Self:
-        left_out = stage.left_out(rows)
+        left_out, problem, values = stage.left_out(rows), stage.fitted.objective.problem, stage.fitted.values
         law = judged_tails(left_out.scores(), MOST_PARTS if tailed else 0)
         # From the density of scores to that of targets.
-        log_slope = stage.fitted.objective.problem.warped(stage.fitted.values).log_jacobian[rows]
-        log_slope = log_slope - 0.5 * np.log(left_out.latent + left_out.noise)
-        return cls(stage, words, left_out, left_out.residual, law.log_density + log_slope, law.tails)
+        warped, sd = problem.warped(values), np.sqrt(left_out.latent + left_out.noise)
+        log_density = law.log_density + warped.log_jacobian[rows] - np.log(sd)
+        psi = values.get("psi", np.zeros(0))
+        warp = FittedWarp.fit(problem.y, problem.warp.name, psi, **stage.whole.scale)
+        mean, _ = warp.moments(warped.value[rows] - left_out.residual, sd)
+        return cls(stage, words, left_out, problem.y[rows] - mean, log_density, law.tails)
 
     def noted(self, words: str) -> Self:
         return replace(self, notes=(*self.notes, words))
