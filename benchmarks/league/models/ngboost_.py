@@ -36,8 +36,8 @@ def _tuned(kind: type, X: np.ndarray, y: np.ndarray, limits: Limits) -> Any:
     for depth in DEPTHS:
         model = _make(kind, depth, ROUNDS, len(kept), limits)
         model.fit(X[kept], y[kept], X_val=X[held], Y_val=y[held], early_stopping_rounds=PATIENCE)
-        rounds = int(model.best_val_loss_itr or 0) + 1
-        score = float(np.mean(-model.pred_dist(X[held], max_iter=rounds).logpdf(y[held])))
+        (losses,) = model.evals_result["val"].values()
+        score, rounds = float(np.min(losses)), int(np.argmin(losses)) + 1
         if best is None or score < best[0]:
             best = score, depth, rounds
         if time.perf_counter() - began > limits.seconds:
