@@ -18,6 +18,7 @@ from benchmarks.league.tables import TABLES
 
 # A model is ranked if it was run on this share of the tables, and tables then if all ranked models were.
 ENTERED = 0.7
+OWN = "widegp"
 # AUC is the only score of which more is better.
 MORE_IS_BETTER = ("auc",)
 
@@ -59,25 +60,28 @@ def of_kind(rows: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 
 def entered(rows: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """Models that were run on most tables, and the tables on which all of these were run."""
+    """widegp and models that were run on most tables; the tables of which all of these share a split."""
     there = rows.groupby(["table", "model"]).size().unstack(fill_value=0) > 0
-    there = there.reindex([name for name in TABLES if name in there.index])
-    models = [str(name) for name in there.columns[there.mean() >= ENTERED]]
-    return models, [str(name) for name in there.index[there[models].all(axis=1)]]
+    models = [str(name) for name in there if name == OWN or there[name].mean() >= ENTERED]
+    tables = [name for name in TABLES if name in there.index and len(_common(rows, name, models))]
+    return models, tables
 
 
 def standing(rows: pd.DataFrame, score: str, models: list[str], tables: list[str]) -> Standing:
     """Scores of the models on the splits of each table that all of them were run on."""
     found, splits = {}, {}
     for table in tables:
-        here = rows[(rows["table"] == table) & rows["model"].isin(models)]
-        common = _wide(here, "done").dropna().index
-        scored = _wide(here, score).reindex(common)
+        common = _common(rows, table, models)
+        scored = _wide(rows[rows["table"] == table], score).reindex(index=common, columns=models)
         # One failure is a failure on the table: a mean over the other splits would favour it.
-        found[table] = scored.reindex(columns=models).mean(skipna=False)
-        splits[table] = len(common)
+        found[table], splits[table] = scored.mean(skipna=False), len(common)
     sign = -1.0 if score in MORE_IS_BETTER else 1.0
     return Standing(sign * pd.DataFrame(found).T.reindex(columns=models), pd.Series(splits, dtype=int))
+
+
+def _common(rows: pd.DataFrame, table: str, models: list[str]) -> pd.Index:
+    """The splits of a table that all the models were run on, failures included."""
+    return _wide(rows[rows["table"] == table], "done").reindex(columns=models).dropna().index
 
 
 def _wide(rows: pd.DataFrame, score: str) -> pd.DataFrame:
@@ -86,7 +90,7 @@ def _wide(rows: pd.DataFrame, score: str) -> pd.DataFrame:
     return values.pivot(index=["fold", "seed"], columns="model", values=score)
 
 
-def beside(rows: pd.DataFrame, peer: str, score: str, own: str = "widegp") -> tuple[int, int, float]:
+def beside(rows: pd.DataFrame, peer: str, score: str, own: str = OWN) -> tuple[int, int, float]:
     """Tables that both did, those where ``own`` is better, and the median of own less peer's score."""
     both = rows[rows["model"].isin([own, peer])]
     counts = both.groupby("table")["model"].nunique()
