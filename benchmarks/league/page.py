@@ -44,15 +44,16 @@ def made(folder: Path = FOLDER) -> tuple[str, dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=FOLDER, help="the folder of the CSVs")
-    parser.add_argument("--out", type=Path, default=PAGE, help="the page; pictures go to figures/ beside it")
+    parser.add_argument("--out", type=Path, default=PAGE, help="the page; pictures go to league/ beside it")
     asked = parser.parse_args()
     text, drawn = made(asked.results)
-    (asked.out.parent / "figures").mkdir(parents=True, exist_ok=True)
+    pictures = asked.out.parent / "league"
+    pictures.mkdir(parents=True, exist_ok=True)
     asked.out.write_text(text)
     # The same bytes for the same picture: no date, and identifiers that do not change.
     settings: Any = {"svg.hashsalt": "widegp", "svg.fonttype": "path", "font.size": 9}
     for name, figure in drawn.items():
-        path = asked.out.parent / "figures" / f"{name}.svg"
+        path = pictures / f"{name}.svg"
         with matplotlib.rc_context(settings):
             figure.savefig(path, metadata={"Date": None}, dpi=110)
         if path.stat().st_size > LARGEST:

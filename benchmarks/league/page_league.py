@@ -40,12 +40,12 @@ def sections(rows: pd.DataFrame) -> tuple[list[str], Figures]:
     """Markdown of each section, and pictures by name."""
     league = League(rows)
     drawn = {
-        "league-ranks": figures.critical_difference(
+        "ranks": figures.critical_difference(
             {name: league.mean_ranks(score) for score, name in RANKED.items()}, len(league.tables)
         ),
-        "league-tables": figures.bars({RANKED[s]: league.by[s].scores for s in ("crps", "nll", "rmse")}),
-        "league-time": figures.against_time(league.by["fit_s"].scores, league.by["crps"].scores),
-        "league-coverage": figures.calibration(coverage(league)),
+        "tables": figures.bars({RANKED[s]: league.by[s].scores for s in ("crps", "nll", "rmse")}),
+        "time": figures.against_time(league.by["fit_s"].scores, league.by["crps"].scores),
+        "coverage": figures.calibration(coverage(league)),
     }
     parts = [
         what_was_run(rows), ranked(league), losses(league), advice(league), pairs(league), by_table(league),
@@ -102,7 +102,7 @@ Were all models alike, ranks as different as these would come with probability (
 Mean ranks that differ by less than {number(ranks.critical_difference(k, n), 2)} may differ by chance
 (Nemenyi, 5%); the bars join such models.
 
-![Mean ranks, with bars that join models which do not differ for certain](figures/league-ranks.svg)"""
+![Mean ranks, with bars that join models which do not differ for certain](league/ranks.svg)"""
 
 
 def losses(league: League) -> str:
@@ -188,7 +188,7 @@ CRPS in units of the target's standard deviation.
 
 {table(["table", "rows", "splits", *map(title, league.models)], rows)}
 
-![Scores of every table as differences from its best model](figures/league-tables.svg)"""
+![Scores of every table as differences from its best model](league/tables.svg)"""
 
 
 def costs(league: League) -> str:
@@ -207,7 +207,7 @@ and the libraries.
 
 {table(head, rows)}
 
-![Accuracy against the seconds of fitting](figures/league-time.svg)"""
+![Accuracy against the seconds of fitting](league/time.svg)"""
 
 
 def coverage(league: League) -> pd.DataFrame:
@@ -230,7 +230,7 @@ the level, to which few test rows alone contribute some.
 
 {table(["model", *(f"{level}%" for level in found)], rows)}
 
-![Shares of test targets inside central intervals](figures/league-coverage.svg)"""
+![Shares of test targets inside central intervals](league/coverage.svg)"""
 
 
 def others(rows: pd.DataFrame) -> str:

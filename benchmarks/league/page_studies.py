@@ -59,8 +59,8 @@ NLL of test rows less that of the centre; these rows chose nothing.
 
 {_time_rules(found)}
 
-![NLL against each dial, table by table](figures/league-dials.svg)"""
-    return text, {"league-dials": figures.curves(along)} if along else {}
+![NLL against each dial, table by table](league/dials.svg)"""
+    return text, {"dials": figures.curves(along)} if along else {}
 
 
 def _dial_tables(along: dict[str, dict[str, pd.Series]]) -> str:
@@ -168,12 +168,12 @@ def clusters(rows: pd.DataFrame) -> Section:
         strong += [[part, f"{n:,}", *_ratios(t.loc[n])] for n in t.index]
         each = t.index.min()
         steps = [(w, each * w) for w in t.columns if each * w in t.index]
-        weak.append([part, *(number(t.loc[each, 1] / t.loc[n, w], 2) for w, n in steps)])
+        weak.append([part, f"{each:,}", *(number(t.loc[each, 1] / t.loc[n, w], 2) for w, n in steps)])
     crowded = int((found["detail"] == "more workers than cores").sum())
     note = f" {counted(crowded, 'row')} had more workers than cores." if crowded else ""
     sizes = [f"{n:.0e} rows, {w} workers" for n in EXTRAPOLATED for w in CLUSTERS]
     head = ["part", "a, s", "b, µs a row", "scatter, %", *sizes]
-    least, most = int(found["rows"].min()), int(found["rows"].max())
+    most = int(found["rows"].max())
     columns = [f"{w} workers" for w in scaling.WORKERS]
     text = f"""## {heading}
 
@@ -189,9 +189,9 @@ Strong scaling, speed against one worker (ideal: the number of workers):
 
 {table(["part", "rows", *columns], strong)}
 
-Weak scaling, {least:,} rows for each worker: seconds of one worker over seconds of several (ideal: 1):
+Weak scaling, so many rows for each worker: seconds of one worker over seconds of several (ideal: 1):
 
-{table(["part", *columns], weak)}"""
+{table(["part", "rows for each", *columns], weak)}"""
     return text, {}
 
 

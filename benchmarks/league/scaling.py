@@ -20,15 +20,21 @@ import numpy as np
 from benchmarks.league.records import Job
 
 INPUTS, RANK, NEIGHBORS, WIDTH, NOISE = 20, 200, 30, 10_000, 0.1
-PARTS, WORKERS, ROWS = ("vfe", "full-scale", "draw"), (1, 2, 4), (20_000, 40_000, 80_000, 160_000)
+WORKERS = (1, 2, 4)
+# Rows by part: a draw computes 10,000 hidden units for each row.
+PARTS = {
+    "vfe": (20_000, 40_000, 80_000, 160_000),
+    "full-scale": (20_000, 40_000, 80_000, 160_000),
+    "draw": (5_000, 10_000, 20_000, 40_000),
+}
 REPEATS = 3
 # Blocks of this many rows are drawn by one task.
-DRAWN_TOGETHER = 5_000
+DRAWN_TOGETHER = 1_250
 
 
 def jobs() -> Iterator[Job]:
-    for part in PARTS:
-        for rows in ROWS:
+    for part, sizes in PARTS.items():
+        for rows in sizes:
             for workers in WORKERS:
                 setting = {"part": part, "rows": rows, "workers": workers}
                 yield Job.of("simulated", "widegp-dask", setting, study="scaling")

@@ -57,7 +57,7 @@ def test_losses_are_told_with_their_winner(tmp_path: Path) -> None:
     text, drawn = page.made(tmp_path)
     assert "On 3 tables of 4 widegp is first" in text
     assert "- **LightGBM** for tables like diamonds." in text
-    assert set(drawn) == {"league-ranks", "league-tables", "league-time", "league-coverage"}
+    assert set(drawn) == {"ranks", "tables", "time", "coverage"}
     assert "| LightGBM | 3 of 4" in text
     assert "python -m benchmarks.league.run ablation" in text
 
@@ -111,7 +111,7 @@ def test_scaling_is_told_from_its_rows(tmp_path: Path) -> None:
         )
     text, _ = page_studies.clusters(standings.load("scaling", tmp_path))
     assert "| vfe | 0.10 | 10.00 | 0 | 0.725 ± " in text
-    assert "| draw | 1.00 | 1.00 | 1.00 |" in text
+    assert "| draw | 5,000 | 1.00 | 1.00 | 1.00 |" in text
 
 
 def test_the_page_is_what_the_committed_rows_make() -> None:

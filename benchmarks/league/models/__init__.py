@@ -74,7 +74,7 @@ MODELS = {
     ),
     "sklearn-gp": Model(
         "scikit-learn GP", "sklearn_gp", LENGTHS + ", noise estimated, on a subset of 2,000 rows, and fewer"
-        " where the gradients would take more than 1 GB; classes: 500 rows", tuned=False,
+        " where the gradients would take more than half a GB; classes: 500 rows", tuned=False,
     ),
     "gpboost": Model(
         "GPBoost", "gpboost_", "GP, Matern 3/2 with a length for each input, Vecchia with 20 neighbours",

@@ -16,7 +16,7 @@ from benchmarks.league.tables import Task
 
 MOST_ROWS, CLASS_ROWS = 2_000, 500
 # Its gradient is an array of rows x rows x inputs.
-GRADIENT_BYTES = 1e9
+GRADIENT_BYTES = 5e8
 
 
 def _subset(task: Task, limits: Limits, most: int) -> np.ndarray:
