@@ -13,7 +13,7 @@ that makes left-out rows likeliest. Classes: the logistic loss.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -27,6 +27,9 @@ ROUNDS, PATIENCE = 1500, 40
 CONFIGURATIONS = 40
 # Below this many rows five folds are left out in turn; above, one part of the rows once.
 FOLDED_ROWS = 2_000
+
+
+Fit = Callable[[Task, Limits], Predict]
 
 
 class Loss(NamedTuple):
@@ -76,6 +79,15 @@ class Found(NamedTuple):
     held: np.ndarray
     predicted: np.ndarray
     loss: float
+
+
+def entries(make: Callable[[Limits], Booster]) -> tuple[Fit, Fit, Fit]:
+    """What the file of a booster offers the league: fits of numbers, counts and classes."""
+
+    def entry(fit: Callable[[Booster, Task, Limits], Predict]) -> Fit:
+        return lambda task, limits: fit(make(limits), task, limits)
+
+    return entry(numbers), entry(counts), entry(classes)
 
 
 def numbers(booster: Booster, task: Task, limits: Limits) -> Predict:

@@ -10,23 +10,25 @@ import catboost
 import numpy as np
 import pandas as pd
 
-from benchmarks.league.models import Limits, Predict, boosting
+from benchmarks.league.models import Limits, boosting
 from benchmarks.league.models.boosting import PATIENCE, ROUNDS, Loss
 from benchmarks.league.tables import Task
 
 OBJECTIVES = {"squared": "RMSE", "poisson": "Poisson", "logistic": "Logloss", "quantile": "MultiQuantile"}
-FORMS = {"poisson": "Exponent", "logistic": "Probability"}
 
 
 @dataclass(frozen=True)
 class Trees:
     model: Any
     rounds: np.ndarray
-    form: str
+    loss: Loss
+    level: float
 
     def predict(self, X: Any) -> np.ndarray:
-        found = np.asarray(self.model.predict(X, prediction_type=self.form))
-        return found[:, 1] if self.form == "Probability" else found
+        if self.loss.name == "logistic":
+            return np.asarray(self.model.predict(X, prediction_type="Probability"))[:, 1]
+        found = np.asarray(self.model.predict(X, prediction_type="RawFormulaVal"))
+        return np.exp(self.level + found) if self.loss.name == "poisson" else found
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,17 @@ class CatBoost:
                 "allow_writing_files": False,
             }
         )  # fmt: skip
-        categories = [name for name, column in X.items() if not pd.api.types.is_numeric_dtype(column)]
-        judged = None if held is None else catboost.Pool(*held, cat_features=categories)
-        stop = {} if held is None else {"eval_set": judged, "early_stopping_rounds": PATIENCE}
-        model.fit(catboost.Pool(X, y, cat_features=categories), **stop)
-        return Trees(model, np.array([model.tree_count_]), FORMS.get(loss.name, "RawFormulaVal"))
+        # Its Poisson loss begins at a mean of 1, from which many rounds lead nowhere but to the mean.
+        level = float(np.log(np.mean(y))) if loss.name == "poisson" else 0.0
+        stop = {} if held is None else {"eval_set": _pool(*held, level), "early_stopping_rounds": PATIENCE}
+        model.fit(_pool(X, y, level), **stop)
+        return Trees(model, np.array([model.tree_count_]), loss, level)
+
+
+def _pool(X: pd.DataFrame, y: np.ndarray, level: float) -> Any:
+    categories = [name for name, column in X.items() if not pd.api.types.is_numeric_dtype(column)]
+    baseline = np.full(len(y), level) if level else None
+    return catboost.Pool(X, y, cat_features=categories, baseline=baseline)
 
 
 def _as_text(frame: pd.DataFrame) -> pd.DataFrame:
@@ -73,13 +81,4 @@ def _as_text(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(kept)
 
 
-def numbers(task: Task, limits: Limits) -> Predict:
-    return boosting.numbers(CatBoost(limits), task, limits)
-
-
-def counts(task: Task, limits: Limits) -> Predict:
-    return boosting.counts(CatBoost(limits), task, limits)
-
-
-def classes(task: Task, limits: Limits) -> Predict:
-    return boosting.classes(CatBoost(limits), task, limits)
+numbers, counts, classes = boosting.entries(CatBoost)

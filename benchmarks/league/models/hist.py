@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from benchmarks.league.models import Limits, Predict, boosting
+from benchmarks.league.models import Limits, boosting
 from benchmarks.league.models.boosting import Loss, value
 from benchmarks.league.tables import Task
 
@@ -88,13 +88,4 @@ def _best(model: Any, held: tuple[Any, np.ndarray], loss: Loss, level: float | N
     return 1 + int(np.argmin([value(one, y, stage) for stage in shaped]))
 
 
-def numbers(task: Task, limits: Limits) -> Predict:
-    return boosting.numbers(HistBoosting(limits), task, limits)
-
-
-def counts(task: Task, limits: Limits) -> Predict:
-    return boosting.counts(HistBoosting(limits), task, limits)
-
-
-def classes(task: Task, limits: Limits) -> Predict:
-    return boosting.classes(HistBoosting(limits), task, limits)
+numbers, counts, classes = boosting.entries(HistBoosting)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import lightgbm
 import numpy as np
 
-from benchmarks.league.models import Limits, Predict, boosting
+from benchmarks.league.models import Limits, boosting
 from benchmarks.league.models.boosting import PATIENCE, ROUNDS, Loss
 from benchmarks.league.tables import Task
 
@@ -67,13 +67,4 @@ class LightGBM:
         return lightgbm.train(asked, data, rounds, valid_sets=[judged], callbacks=[stop])
 
 
-def numbers(task: Task, limits: Limits) -> Predict:
-    return boosting.numbers(LightGBM(limits), task, limits)
-
-
-def counts(task: Task, limits: Limits) -> Predict:
-    return boosting.counts(LightGBM(limits), task, limits)
-
-
-def classes(task: Task, limits: Limits) -> Predict:
-    return boosting.classes(LightGBM(limits), task, limits)
+numbers, counts, classes = boosting.entries(LightGBM)

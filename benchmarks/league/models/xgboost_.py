@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import xgboost
 
-from benchmarks.league.models import Limits, Predict, boosting
+from benchmarks.league.models import Limits, boosting
 from benchmarks.league.models.boosting import PATIENCE, ROUNDS, Loss
 from benchmarks.league.tables import Task
 
@@ -61,13 +61,4 @@ class XGBoost:
         return Trees(model, np.array([model.best_iteration + 1]))
 
 
-def numbers(task: Task, limits: Limits) -> Predict:
-    return boosting.numbers(XGBoost(limits), task, limits)
-
-
-def counts(task: Task, limits: Limits) -> Predict:
-    return boosting.counts(XGBoost(limits), task, limits)
-
-
-def classes(task: Task, limits: Limits) -> Predict:
-    return boosting.classes(XGBoost(limits), task, limits)
+numbers, counts, classes = boosting.entries(XGBoost)
