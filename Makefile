@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 STAMP_ALL := $(VENV)/.installed-all
+STAMP_LEAGUE := $(VENV)/.installed-league
 
 # Test processes run side by side; WORKERS=0 runs the tests in one process with all its threads.
 WORKERS ?= 2
@@ -17,10 +18,10 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-dask test test-all lint bench docs clean
+.PHONY: help install demo demo-dask test test-all lint bench league league-quick league-page docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## set up .venv with widegp in it, and nothing else
 	@echo "The command is $(BIN)/widegp."
@@ -48,6 +49,20 @@ lint: $(STAMP) ## style, types, and the direction of the imports
 bench: $(STAMP) ## run the benchmarks (ARGS="peers" picks some; peers: pip install -e ".[bench]")
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
+league: $(STAMP_LEAGUE) ## models side by side on every table (hours; goes on where it stopped)
+	for study in league sensitivity ablation; do \
+		$(BIN)/python -m benchmarks.league.run $$study --threads 2 $(ARGS) || exit 1; done
+	$(BIN)/python -m benchmarks.league.run scaling --threads $$(nproc) $(ARGS)
+	$(MAKE) league-page
+
+league-quick: $(STAMP_LEAGUE) ## a part of the league in a quarter of an hour on two cores, into build/league/
+	$(BIN)/python -m benchmarks.league.run quick --workers 2 --threads 1 --budget-seconds 5 \
+		--job-seconds 240 --deadline 720 --end 880 --out build/league/league.csv
+	$(BIN)/python -m benchmarks.league.page --results build/league --out build/league/league.md
+
+league-page: $(STAMP) ## docs/league.md again, from benchmarks/league/results/*.csv
+	$(BIN)/python -m benchmarks.league.page
+
 docs: $(STAMP) ## build the documentation into site/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
@@ -63,6 +78,10 @@ $(STAMP): pyproject.toml
 	@echo "Installing widegp and its libraries into $(VENV): about 1.7 GB, a minute or two, without a word."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(STAMP_LEAGUE): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[league]'
 	@touch $@
 
 $(STAMP_ALL): $(STAMP)
