@@ -71,3 +71,15 @@ def test_many_rows_are_sampled_and_the_others_get_the_mean(table, monkeypatch):
     rest = np.isin(row_keys(X), made.seen, invert=True)
     np.testing.assert_array_equal(made.training(X)[rest], made.transform(X)[rest])
     assert np.std(made.training(X)[:, -1] * made.scale + made.shift - y) < 0.5 * y.std()
+
+
+@pytest.mark.parametrize("loss, of_g", [("log_loss", lambda g: 1 / (1 + np.exp(-g))), ("poisson", np.exp)])
+def test_classes_and_counts_have_losses_of_their_own(table, loss, of_g):
+    X, _ = table
+    rng = np.random.default_rng(5)
+    mean = of_g(1.5 * X[:, 0])
+    y = rng.poisson(mean) if loss == "poisson" else (rng.uniform(size=len(X)) < mean) * 1.0
+    made = TreesInput.fit(X, y.astype(float), 0, loss, np.ones(len(X)))
+    found = of_g(made.transform(X)[:, -1] * made.scale + made.shift)
+    assert abs(np.mean(found) - np.mean(y)) < 0.1 * np.mean(y)
+    assert np.corrcoef(np.log(found), np.log(mean))[0, 1] > 0.85

@@ -26,6 +26,8 @@ FOLDS = 5
 MOST_ROWS = 100_000
 # Trees are added until a tenth of the rows that grow them has not gained by the last so many.
 RATE, MOST_TREES, PATIENCE = 0.1, 500, 15
+# What trees minimise, and so what g is: a mean, log-odds of a class 1, the logarithm of a mean count.
+LOSSES = ("squared_error", "log_loss", "poisson")
 # Rows that one thread takes at a time.
 PART_ROWS = 512
 
@@ -71,12 +73,20 @@ class TreesInput:
     scale: float = 1.0
 
     @classmethod
-    def fit(cls, X: np.ndarray, target: np.ndarray, seed: int) -> Self:
-        """Trees for rows X (n, I) and their target (n,)."""
+    def fit(
+        cls, X: np.ndarray, target: np.ndarray, seed: int, loss: str = "squared_error", weight: Any = None
+    ) -> Self:
+        """Trees for rows X (n, I), their target (n,) and weight (n,), if not 1, by a loss of `LOSSES`."""
         rng = np.random.default_rng(seed)
         some = np.sort(rng.permutation(len(X))[:MOST_ROWS])
         rows, y, fold = X[some], target[some], rng.permutation(len(some)) % FOLDS
-        models = in_threads(lambda k: _grown(rows[fold != k], y[fold != k], seed), range(FOLDS), _alone)
+        own = None if weight is None else weight[some]
+
+        def grown(k: int) -> _Model:
+            kept = fold != k
+            return _grown(rows[kept], y[kept], None if own is None else own[kept], loss, seed)
+
+        models = in_threads(grown, range(FOLDS), _alone)
         keys = row_keys(rows)
         order = np.argsort(keys, kind="stable")
         made = cls._of(models, keys[order], fold[order])
@@ -155,14 +165,15 @@ def _alone() -> None:
     threadpool_limits(1, user_api="openmp")
 
 
-def _grown(X: np.ndarray, y: np.ndarray, seed: int) -> _Model:
+def _grown(X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, loss: str, seed: int) -> _Model:
     """scikit-learn's boosted trees of rows X (n, I), y (n,), as arrays that a file can hold."""
-    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-    model = HistGradientBoostingRegressor(
-        learning_rate=RATE, max_iter=MOST_TREES, early_stopping=True, n_iter_no_change=PATIENCE,
+    kind: Any = HistGradientBoostingClassifier if loss == "log_loss" else HistGradientBoostingRegressor
+    model = kind(
+        loss=loss, learning_rate=RATE, max_iter=MOST_TREES, early_stopping=True, n_iter_no_change=PATIENCE,
         random_state=seed % 2**31,
-    ).fit(X, y)  # fmt: skip
+    ).fit(X, y, weight)  # fmt: skip
     # No public attribute holds the trees; the tests compare what is read here with ``model.predict``.
     trees = [predictors[0].nodes for predictors in model._predictors]
     roots = np.cumsum([0, *(len(tree) for tree in trees)])
