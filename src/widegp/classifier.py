@@ -16,6 +16,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from widegp.class_sets import SetsMixin, fit_apart
 from widegp.fitted import FittedGP
 from widegp.kernels.base import Kernel
 from widegp.laplace import Response
@@ -24,7 +25,7 @@ from widegp.likelihoods import Bernoulli
 from widegp.training_table import checked_rows
 
 
-class WideGPClassifier(ClassifierMixin, BaseEstimator):
+class WideGPClassifier(SetsMixin, ClassifierMixin, BaseEstimator):
     """P(y = class | x) = s(level + f(x)), f ~ GP(0, K), by Laplace's approximation; s logistic or Phi.
 
     Probabilities are integrated over f. More than two classes are fitted one against the rest, and their
@@ -39,11 +40,13 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
         Beside anchors: neighbours alone (``"vecchia"``) say little where every row is as noisy as a class is.
     link : ``"logit"`` or ``"probit"``.
     class_weight : None, ``"balanced"`` or a mapping of classes to weights.
+    conformal : keep rows apart, as `WideGPRegressor` does, to size the sets of ``predict_set`` by.
 
     Attributes
     ----------
     classes_ : the classes, sorted.
     fitted_ : one `FittedGP` for two classes, else one for each class.
+    calibration_ : `ClassCalibration`, with ``conformal=True``, else None.
     converged_ : whether the fits ended converged.    n_iter_ : iterations, those of the longest.
     """
 
@@ -69,6 +72,7 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
         budget: float | None = None,
         backend: str = "auto",
         engine: Any = "auto",
+        conformal: bool = False,
     ) -> None:
         self.kernel = kernel
         self.approximation = approximation
@@ -89,9 +93,13 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
         self.budget = budget
         self.backend = backend
         self.engine = engine
+        self.conformal = conformal
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Estimate the parameters from X (n, I) and classes y (n,); a row of weight w counts as w rows."""
+        if self.conformal:
+            return fit_apart(self, X, y, sample_weight)
+        self.calibration_ = None
         began = time.perf_counter()
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
