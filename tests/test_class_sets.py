@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -74,7 +75,7 @@ def test_sets_are_never_empty_and_grow_with_the_level():
     p, _ = draw(rng, 300)
     sizes = [calibration.sets(p, level).sum(axis=1) for level in (0.2, 0.5, 0.9, 0.99)]
     assert sizes[0].min() == 1
-    assert all(np.all(a <= b) for a, b in zip(sizes, sizes[1:], strict=False))
+    assert all(np.all(a <= b) for a, b in itertools.pairwise(sizes))
 
 
 def test_too_few_rows_give_every_class_and_say_so():

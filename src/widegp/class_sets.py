@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from widegp.conformal import ClassCalibration, hold_out
+from widegp.progress import Listener
 
 
 class SetsMixin:
@@ -30,7 +31,9 @@ class SetsMixin:
         return self.calibration_.sets(self.predict_proba(X), level)  # type: ignore[attr-defined]
 
 
-def fit_apart(model: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Any:
+def fit_apart(
+    model: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, progress: Listener | None = None
+) -> Any:
     """``model`` fitted to some of the rows, its sets calibrated on the others: `hold_out` says which.
 
     Weights count in the fit; for the calibration a row is a row.
@@ -40,7 +43,7 @@ def fit_apart(model: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike |
     seed = int(check_random_state(model.random_state).randint(2**31 - 1))
     kept, apart = hold_out(len(y), seed)
     inner = clone(model).set_params(conformal=False, random_state=seed)
-    inner.fit(X[kept], y[kept], None if sample_weight is None else weight[kept])
+    inner.fit(X[kept], y[kept], None if sample_weight is None else weight[kept], progress=progress)
     vars(model).update({name: value for name, value in vars(inner).items() if name.endswith("_")})
     places = np.searchsorted(model.classes_, y[apart]).clip(0, len(model.classes_) - 1)
     known = model.classes_[places] == y[apart]

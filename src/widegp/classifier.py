@@ -18,10 +18,12 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from widegp.class_sets import SetsMixin, fit_apart
 from widegp.fitted import FittedGP
+from widegp.inference.watch import Watch
 from widegp.kernels.base import Kernel
 from widegp.laplace import Response
 from widegp.latent_fit import fit_latent, latent_builder, latent_model, merged_rows, weighted_scaler
 from widegp.likelihoods import Bernoulli
+from widegp.progress import Listener
 from widegp.training_table import checked_rows
 
 
@@ -95,10 +97,16 @@ class WideGPClassifier(SetsMixin, ClassifierMixin, BaseEstimator):
         self.engine = engine
         self.conformal = conformal
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Estimate the parameters from X (n, I) and classes y (n,); a row of weight w counts as w rows."""
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *,
+        progress: Listener | None = None,
+    ) -> Self:  # fmt: skip
+        """Estimate the parameters from X (n, I) and classes y (n,); a row of weight w counts as w rows.
+
+        ``progress(event)`` is called as for `WideGPRegressor.fit`.
+        """
         if self.conformal:
-            return fit_apart(self, X, y, sample_weight)
+            return fit_apart(self, X, y, sample_weight, progress)
         self.calibration_ = None
         began = time.perf_counter()
         X, y = validate_data(self, X, y, dtype=np.float64)
@@ -120,7 +128,8 @@ class WideGPClassifier(SetsMixin, ClassifierMixin, BaseEstimator):
             level = likelihood.level(seen, weight=weight)
             left = None if self.budget is None else max(0.0, self.budget - time.perf_counter() + began)
             share = None if left is None else left / (len(ones) - len(parts))
-            estimate = fit_latent(self, builder, Response(likelihood, seen, level, weight), share)
+            watch = Watch(() if progress is None else (progress,))
+            estimate = fit_latent(self, builder, Response(likelihood, seen, level, weight), share, watch)
             parts.append(latent_model(self, estimate, scaler, level))
         self.fitted_ = tuple(parts)
         self.converged_ = all(part.result.converged for part in parts)

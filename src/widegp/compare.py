@@ -16,7 +16,7 @@ from widegp.estimator import WideGPRegressor
 from widegp.held_out import HeldOut
 from widegp.progress import Listener, Progress
 from widegp.table_split import Split
-from widegp.yardstick import booster, class_booster
+from widegp.yardstick import booster
 
 FOLDS = 5
 WIDEGP = "widegp"
@@ -88,10 +88,15 @@ def compare(
     began = time.perf_counter()
     model = WideGPRegressor(random_state=seed, **settings).fit(split.X, split.y, progress=progress)
     held_out = HeldOut.of(model, split.X_test, split.y_test, level)
-    spent, scores = time.perf_counter() - began, held_out.scores()
+    yield score_of(held_out, time.perf_counter() - began)
+
+
+def score_of(held_out: HeldOut, seconds: float) -> Score:
+    """The score of widegp."""
+    scores = held_out.scores()
     kept = {key: scores[key] for key in ("rmse", "nll", "crps", "coverage", "width")}
     half, most = _central(held_out.depth)
-    yield Score(WIDEGP, **kept, seconds=spent, coverage_50=half, coverage_80=most)
+    return Score(WIDEGP, **kept, seconds=seconds, coverage_50=half, coverage_80=most)
 
 
 def mean_predictor(split: Split, level: float, seed: int) -> Gaussian:
@@ -148,74 +153,4 @@ BASELINES: dict[str, Callable[[Split, float, int], Gaussian]] = {
     "linear regression": linear_regression,
     "gradient boosting": boosting,
     "gradient boosting, quantiles": boosted_quantiles,
-}
-
-
-@dataclass(frozen=True)
-class ClassScore:
-    """How one model's probabilities of two classes did on the held-out rows; see `widegp.metrics.classes`."""
-
-    model: str
-    log_loss: float
-    auc: float
-    brier: float
-    ece: float
-    accuracy: float
-    seconds: float
-
-    @classmethod
-    def of(cls, name: str, y: np.ndarray, p: np.ndarray, seconds: float) -> ClassScore:
-        """Of probabilities p (q,) of the second class, where y (q,) is 1."""
-        p = np.clip(p, 1e-15, 1 - 1e-15)
-        scores = (metrics.log_loss(y, p), metrics.auc(y, p), metrics.brier(y, p), metrics.ece(y, p))
-        return cls(name, *scores, float(np.mean((p > 0.5) == (y == 1))), seconds)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def compare_classes(
-    split: Split, settings: dict[str, Any], seed: int = 0, progress: Listener | None = None
-) -> Iterator[ClassScore]:
-    """A score per model of targets 0 and 1, as each is done: the baselines first."""
-    if not 0 < split.y_test.mean() < 1:
-        raise ValueError("The held-out rows are all of one class; hold out more rows.")
-    for name, predict in CLASS_BASELINES.items():
-        if progress:
-            progress(Progress(name))
-        began = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            p = predict(split, seed)
-        yield ClassScore.of(name, split.y_test, p, time.perf_counter() - began)
-    began = time.perf_counter()
-    model = WideGPRegressor(random_state=seed, **settings).fit(split.X, split.y, progress=progress)
-    p = model.predict(split.X_test)
-    yield ClassScore.of(WIDEGP, split.y_test, p, time.perf_counter() - began)
-
-
-def share(split: Split, seed: int) -> np.ndarray:
-    """The share of ones among the training rows, for every row."""
-    return np.full(len(split.y_test), split.y.mean())
-
-
-def logistic_regression(split: Split, seed: int) -> np.ndarray:
-    """scikit-learn's, of standardised inputs."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    return model.fit(split.X, split.y).predict_proba(split.X_test)[:, 1]
-
-
-def boosted_classes(split: Split, seed: int) -> np.ndarray:
-    """Gradient boosting of the log loss, with scikit-learn's own defaults."""
-    return class_booster(seed).fit(split.X, split.y).predict_proba(split.X_test)[:, 1]
-
-
-CLASS_BASELINES: dict[str, Callable[[Split, int], np.ndarray]] = {
-    "share": share,
-    "logistic regression": logistic_regression,
-    "gradient boosting": boosted_classes,
 }

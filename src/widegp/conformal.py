@@ -108,9 +108,9 @@ class ConformalCalibration:
 class ClassCalibration:
     """C(x) = {c : 1 - p_c(x) <= q},  q = s_(k),  k = ceil((n + 1) level),  s_i = 1 - p_{y_i}(x_i), i = 1..n.
 
-    The least ambiguous sets (Sadinle, Lei and Wasserman 2019): of all rules that hold the class that came with
-    probability ``level``, the one with the fewest classes where p is right. A row at which every class is
-    improbable would get none: its set is the likeliest class, which can only add to what is promised.
+    The least ambiguous sets (Sadinle, Lei and Wasserman 2019): of all rules that hold the class that came
+    with probability ``level``, the one with the fewest classes where p is right. A row at which every class
+    is improbable would get none: its set is the likeliest class, which can only add to what is promised.
 
     Fields
     ------
@@ -126,10 +126,10 @@ class ClassCalibration:
         """
         p, y = np.asarray(p, float), np.asarray(y)
         if p.ndim != 2 or y.shape != (len(p),):
-            raise ValueError(f"p has shape {p.shape} and y {y.shape}; pass probabilities (n, C), classes (n,).")
+            raise ValueError(f"p has shape {p.shape} and y {y.shape}; pass (n, C) and (n,).")
         if np.isnan(p).any() or np.any((y != np.floor(y)) | (y < -1) | (y >= p.shape[1])):
-            raise ValueError(f"Pass probabilities without gaps, and classes as whole numbers from 0 to"
-                             f" {p.shape[1] - 1}, or -1.")  # fmt: skip
+            last = p.shape[1] - 1
+            raise ValueError(f"Pass p without gaps, and y as whole numbers from 0 to {last}, or -1.")
         places = y.astype(int)
         came = p[np.arange(len(p)), places] if len(p) else np.empty(0)
         return cls(np.sort(np.where(places < 0, math.inf, 1 - came)))

@@ -374,12 +374,14 @@ def load(path: str | os.PathLike[str], backend: str | None = None) -> WideGPRegr
     """
     from widegp.persist import load_model
 
-    def make(**parameters: Any) -> WideGPRegressor | WideGPClassifier:
-        if "class_weight" not in parameters:
-            return WideGPRegressor(**parameters)
-        from widegp.classifier import WideGPClassifier
-
-        return WideGPClassifier(**parameters)
-
-    model: WideGPRegressor | WideGPClassifier = load_model(path, make, backend)
+    model: WideGPRegressor | WideGPClassifier = load_model(path, unfitted, backend)
     return model
+
+
+def unfitted(**parameters: Any) -> WideGPRegressor | WideGPClassifier:
+    """The estimator of these parameters, as a file holds them: a classifier has a ``class_weight``."""
+    if "class_weight" not in parameters:
+        return WideGPRegressor(**parameters)
+    from widegp.classifier import WideGPClassifier
+
+    return WideGPClassifier(**parameters)

@@ -13,7 +13,6 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from widegp.data.errors import quoted
-from widegp.estimator import WideGPRegressor
 from widegp.notices import in_words
 from widegp.table_split import Split, TableSettings
 
@@ -29,12 +28,14 @@ def of_split(split: Split, settings: TableSettings) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def of_choice(model: WideGPRegressor) -> dict[str, Any]:
+def of_choice(model: Any) -> dict[str, Any]:
     """What ``"auto"`` took: the settings are what was asked for, and it may take less."""
     if model.approximation != "auto":
         return {}
-    anchors = {} if model.approximation_ == "exact" else {"anchors": len(model.anchors_)}
-    return {"chosen": {"approximation": model.approximation_} | anchors}
+    # Several outputs and classes share all that is told here.
+    one = model.fitted_[0] if isinstance(model.fitted_, tuple) else model.fitted_
+    anchors = {} if one.approximation == "exact" else {"anchors": len(one.anchors)}
+    return {"chosen": {"approximation": one.approximation} | anchors}
 
 
 def of_machine() -> dict[str, Any]:

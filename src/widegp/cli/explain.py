@@ -61,13 +61,14 @@ def explain(
     rows, basis = _held(fitted) if table is None else _rows(fitted, table, encoding)
     with _bar() as progress:
         found = explained(
-            fitted.regressor, feature_names=fitted.encoder.feature_names,
-            sources=source_columns(fitted.encoder), level=level, seed=seed, progress=progress, **rows,
+            fitted.predicted.view(fitted.regressor), feature_names=fitted.encoder.feature_names,
+            sources=source_columns(fitted.encoder), outputs=fitted.outputs, level=level, seed=seed,
+            progress=progress, **rows,
         )  # fmt: skip
     if as_json:
         print_json({"model": str(model), "target": fitted.target, "basis": basis, **found})
     else:
-        console().print(_as_text(found, fitted.target, basis, verbose))
+        console().print(_as_text(found, ", ".join(fitted.predicted.names), basis, verbose))
 
 
 def _held(model: TableModel) -> tuple[dict[str, Any], str]:
@@ -80,17 +81,20 @@ def _held(model: TableModel) -> tuple[dict[str, Any], str]:
 
 def _rows(model: TableModel, table: Path, encoding: str | None) -> tuple[dict[str, Any], str]:
     """The first rows of a table, averages need no more, with their targets if it has them."""
-    from widegp.data.tables import open_table
+    import numpy as np
+
+    from widegp.data.tables import first_batch, open_table
     from widegp.data.text import Reading
 
     source = open_table(table, Reading(encoding=encoding))
     batch = next(source.batches(SAMPLE_ROWS))
     X = model.encoder.transform(batch)[0]
-    if model.target not in source.names:
-        basis = f"rows of {table}, which has no {model.target!r}, so that there is no importance"
+    lacking = [name for name in model.predicted.names if name not in source.names]
+    if lacking:
+        basis = f"rows of {table}, which has no {lacking[0]!r}, so that there is no importance"
         return {"X_sample": X}, basis
-    y = model.encoder.target(batch)
-    known = y == y
+    y = model.observed(first_batch(source, batch))
+    known = np.isfinite(y if y.ndim == 1 else y.sum(axis=1))
     rows = {"X_sample": X[known], "y": y[known]}
     if source.sha256() == model.provenance["table"]["sha256"]:
         return rows, f"rows of {table}, which the model was fitted on, so that columns look needed too much"
@@ -140,7 +144,9 @@ def _as_text(found: dict[str, Any], target: str, basis: str, verbose: bool) -> R
     shown = Table(title=Text(f"What drives {short(target)}"))
     shown.add_column("column")
     shown.add_column("0 to 100%")
-    for name in map(Text, (*keys, f"mean of {short(target)}")):
+    of_classes = any("output" in curve for curve in curves.values()) and found["balance"] is None
+    head = f"probability of {short(target)}" if of_classes else f"mean of {short(target)}"
+    for name in map(Text, (*keys, head)):
         shown.add_column(name, justify="right")
     for entry in found["inputs"]:
         cells = [share_words(entry, key) for key in keys]
@@ -149,8 +155,9 @@ def _as_text(found: dict[str, Any], target: str, basis: str, verbose: bool) -> R
     lines = [f"{g['words']} Shuffled as one: {share_words(g, keys[0])}." for g in found["together"]]
     lines += [f"{key.capitalize()}: {found['words'][key]}" for key in keys]
     lines += [f"Measured on {found['rows']:,} {basis}."]
-    shares = ", ".join(f"{name} {percent(share)}" for name, share in found["balance"]["share"].items())
-    lines += [f"Prior variance by part: {shares}."] if verbose else []
+    if verbose and found["balance"] is not None:
+        shares = ", ".join(f"{name} {percent(part)}" for name, part in found["balance"]["share"].items())
+        lines += [f"Prior variance by part: {shares}."]
     return Group(shown, *map(Text, lines))
 
 
@@ -160,9 +167,10 @@ def _ends(curve: dict[str, Any] | None) -> str:
 
     if curve is None:
         return ""
-    mean = curve["mean"]
+    mean, output = curve["mean"], f"{short(curve['output'])}: " if "output" in curve else ""
     if curve["kind"] == "category":
         low, high = min(range(len(mean)), key=mean.__getitem__), max(range(len(mean)), key=mean.__getitem__)
-        return " → ".join(f"{short(curve['labels'][g])} {number(mean[g])}" for g in (low, high))
+        ends = " → ".join(f"{short(curve['labels'][g])} {number(mean[g])}" for g in (low, high))
+        return output + ends
     chosen = [mean[0], mean[len(mean) // 2], mean[-1]] if len(mean) > 2 else mean
-    return " → ".join(number(value) for value in chosen)
+    return output + " → ".join(number(value) for value in chosen)
