@@ -148,11 +148,11 @@ class TableModel:
                 "rows": len(split.targets),
             },
             "settings": {k: v for k, v in settings.items() if k != "checkpoint"},
-            "notations": list(split.notations),
             "rows_conditioned_on": len(split.y if given is regressor else split.targets),
             "seconds": round(time.perf_counter() - began, 3),
             "warnings": [predicted.words] * bool(predicted.words) + warned(split) + news(caught),
             **of_split(split, chosen), **beside, **predicted.told(), **found.noted, **of_choice(given),
+            **({"notations": list(split.notations)} if any(split.notations) else {}),
             **of_machine(),
         }  # fmt: skip
         return cls(split.encoder, given, found.held_out, provenance, found.study)

@@ -9,6 +9,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -314,9 +315,8 @@ def observed(
 ) -> np.ndarray:
     """The targets of a table, NaN where one is missing: numbers (q,) or (q, T), or places of classes (q,)."""
     source = target.read(open_table(table))
-    how = [encoder.target_notation, *notations]
     columns = []
-    for name, notation in zip(target.names, how, strict=False):
+    for name, notation in zip_longest(target.names, (encoder.target_notation, *notations), fillvalue=""):
         own = replace(encoder, target_name=name, target_notation=notation)
         columns.append(np.concatenate([own.target(batch) for batch in source.batches(columns=[name])]))
     return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)

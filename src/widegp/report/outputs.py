@@ -85,24 +85,29 @@ def headline(summary: Summary) -> str:
 
 def lede(summary: Summary) -> str:
     """What the intervals held, output by output, and whether errors go together."""
-    level, outside = percent(summary["outputs"][0]["level"]), []
-    for one in summary["outputs"]:
-        own = one["coverage"][-1]
-        if not own["low"] <= own["held"] <= own["high"]:
-            outside.append(f"{short(one['name'])} {percent(own['held'], 1)}")
-    held = f"Their {level} intervals held what they promise, within chance."
-    if outside:
-        held = f"Their {level} intervals held within chance what they promise, but for {listed(outside)}."
-    if len(outside) == len(summary["outputs"]):
-        held = f"Their {level} intervals held {listed(outside)}."
+    told = [(one["name"], c) for one in summary["outputs"] for c in one["coverage"]]
+    # Each share is tested so that all together are silent in 95 of 100 forecasts that are right.
+    beyond = [
+        f"{percent(c['held'], 1)} of {short(name)} at {percent(c['promised'])}"
+        for name, c in told
+        if not _within(c["held"], c["promised"], summary["rows"], 0.05 / len(told))
+    ]
+    levels = listed([percent(level) for level in LEVELS])
+    held = f"Their intervals of {levels} held what they promise, within chance"
+    held += f", but for {listed(beyond)}." if beyond else "."
     C = np.array(summary["correlation"])
     np.fill_diagonal(C, 0)
     a, b = np.unravel_index(np.abs(C).argmax(), C.shape)
-    beyond = abs(C[a, b]) > stats.norm.isf(0.005) / np.sqrt(max(summary["rows"] - 3, 1))
-    if not beyond:
+    if abs(C[a, b]) < stats.norm.isf(0.005) / np.sqrt(max(summary["rows"] - 3, 1)):
         return f"{held} Errors of different outputs do not go together."
     names = [short(summary["targets"][k]) for k in sorted((a, b))]
     return f"{held} Errors of {listed(names)} go together (correlation {number(C[a, b], 2)})."
+
+
+def _within(held: float, promised: float, rows: int, size: float) -> bool:
+    """Whether a test of ``size`` leaves a share held of ``rows`` to chance."""
+    low, high = stats.binom.interval(1 - size, rows, promised)
+    return bool(low <= round(held * rows) <= high)
 
 
 def score_rows(summary: Summary) -> list[list[str]]:

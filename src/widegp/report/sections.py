@@ -78,6 +78,14 @@ def coverage(summary: Summary) -> list[list[str]]:
     ]
 
 
+def deviance(summary: Summary) -> str:
+    """Deviances of counts, "" of other targets."""
+    found = summary["held_out"].get("deviance") or {}
+    words = {"poisson_deviance": "Poisson", "negative_binomial_deviance": "negative-binomial"}
+    told = [f"{words[key]} {number(value)}" for key, value in found.items()]
+    return f" Mean deviance: {', '.join(told)}." if told else ""
+
+
 def compatible(summary: Summary) -> str:
     """True coverages of the forecast's own level that the held-out rows leave possible."""
     low, high = (percent(p, 1) for p in summary["held_out"]["plausible"])

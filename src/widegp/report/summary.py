@@ -50,6 +50,7 @@ def summarise(
     given = dict(provenance or {})
     scores, result = held_out.scores(), model.result_
     beside, counted = given.pop("yardstick", None), given.pop("rootogram", None)
+    deviance = given.pop("deviance", None)
     yardstick = None if beside is None else Yardstick(**beside)
     judged = Verdict.of(held_out, scores, str(given.get("target", "the target")), yardstick)
     sizes = {name: int(np.size(value)) for name, value in model.params_.items()}
@@ -64,7 +65,7 @@ def summarise(
             "yardstick": yardstick and yardstick.to_dict() | {"better": yardstick.is_much_better},
             "scores": scores,
             "rmse_error": rmse_error(held_out),
-            "held_out": _held_out(held_out) | {"rootogram": counted},
+            "held_out": _held_out(held_out) | {"rootogram": counted, "deviance": deviance},
             "model": _model(model, given),
             "fit": _fit(model, given),
             "parameters": describe_parameters(model),
@@ -85,8 +86,10 @@ def rmse_error(held_out: HeldOut) -> float | None:
 
 
 def _tried(model: WideGPRegressor) -> Tried:
-    warp = model.target_transform is not None
-    return Tried(warp=warp, ard=bool(model.ard), conformal=bool(model.conformal))
+    # Counts and heavy tails take neither a warp nor a calibration.
+    other = model.likelihood != "gaussian"
+    warp = other or model.target_transform is not None
+    return Tried(warp=warp, ard=bool(model.ard), conformal=other or bool(model.conformal))
 
 
 def _held_out(held_out: HeldOut) -> dict[str, Any]:

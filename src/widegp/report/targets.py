@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from widegp.report.formatting import memory, moment, number, seconds
+from widegp.report.formatting import memory, moment, number, percent, seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,7 +51,9 @@ def links(keys: Iterable[str], there: Mapping[str, Any]) -> list[tuple[str, str]
 
 def boosted(beside: Mapping[str, Any], key: str) -> str:
     """What gradient boosting got, for the note of a card."""
-    return f"; gradient boosting {number(beside[key])}" if beside.get(key) is not None else ""
+    if beside.get(key) is None:
+        return ""
+    return f"; gradient boosting {percent(beside[key], 1) if key == 'accuracy' else number(beside[key])}"
 
 
 def text_table(
