@@ -19,10 +19,9 @@ WEIGHTS = np.array([[1.5, -1.0, 0.2], [0.0, 1.0, -0.5], [0.3, 0.0, 0.0]])
 class KnownClasses:
     """A classifier that knows its probabilities."""
 
-    rows = None
     n_features_in_ = 3
     classes_ = np.array(["a", "b", "c"])
-    fitted_ = (SimpleNamespace(input_importance=None),)
+    fitted_ = (SimpleNamespace(input_importance=None, rows=None),)
 
     def predict_proba(self, X):
         return softmax(X @ WEIGHTS, axis=1)

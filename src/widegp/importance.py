@@ -119,8 +119,9 @@ def rank_columns(
 
 def prepare(fitted: Any, X: np.ndarray, y: np.ndarray | None, n_groups: int, seed: int = 0) -> Shuffles:
     """As many rows and repeats as the bound on predictions allows for ``n_groups`` columns."""
-    parts = fitted if isinstance(fitted, tuple) else (fitted,)
-    predictions = PREDICTIONS if parts[0].rows is None else PREDICTIONS_SLOW
+    held = getattr(fitted, "fitted_", fitted)
+    first = held[0] if isinstance(held, tuple) else held
+    predictions = PREDICTIONS if first.rows is None else PREDICTIONS_SLOW
     rows = np.random.default_rng(seed).permutation(len(X))[: max(LEAST_ROWS, predictions // n_groups)]
     rows = rows[: len(rows) // 2 * 2]
     X, y = X[rows], None if y is None else np.asarray(y, float)[rows]

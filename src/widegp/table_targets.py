@@ -260,11 +260,6 @@ class ClassView:
     model: Any
 
     @property
-    def rows(self) -> Any:
-        """What predictions condition on, where that is neighbours."""
-        return self.fitted_[0].rows
-
-    @property
     def fitted_(self) -> Any:
         return self.model.fitted_
 
