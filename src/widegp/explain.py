@@ -107,6 +107,7 @@ def explain(
         "rows": ranking["rows"],
         "repeats": ranking["repeats"],
         "level": float(level),
+        "effects_on": "probability" if shown.of_classes else "mean",
         "words": {
             "band": BAND_OF_CLASSES if shown.of_classes else BAND.format(level=level),
             "importance": OF_CLASSES if shown.of_classes else IMPORTANCE, "effect": EFFECT,
@@ -157,11 +158,10 @@ class Shown(NamedTuple):
 
 
 def _process(model: Any, X: np.ndarray) -> dict[str, Any]:
-    """Balance and shape of the kernel, where one kernel is that of the whole model."""
-    if hasattr(model, "predict_proba"):
+    """Balance and shape of the kernel, where there is one: classes and several outputs have one each."""
+    if isinstance(model.fitted_, tuple):
         return {"balance": None, "kernel_shape": None}
-    first = model.fitted_[0] if isinstance(model.fitted_, tuple) else model.fitted_
-    rows = first.inputs.transform(X)
+    rows = model.fitted_.inputs.transform(X)
     return {"balance": balance(model, rows), "kernel_shape": kernel_shape(model.kernel_, rows)}
 
 
@@ -252,11 +252,10 @@ def balance(model: WideGPRegressor, rows: np.ndarray) -> dict[str, Any]:
     """Mean prior variance K(x, x) over standardised rows (s, I) by part, and the noise: values and shares."""
     summands = model.kernel_.summands()
     parts = {name: float(np.mean(part.diag(rows))) for name, part in summands.items()}
-    params = model.params_[0] if isinstance(model.params_, tuple) else model.params_
-    if "sigma_eps2" in params:
-        parts["noise"] = float(np.asarray(params["sigma_eps2"]))
+    if "sigma_eps2" in model.params_:
+        parts["noise"] = float(np.asarray(model.params_["sigma_eps2"]))
     total = sum(parts.values())
-    w = params.get("w")
+    w = model.params_.get("w")
     return {
         "w": None if w is None else float(np.asarray(w)),
         "variance": parts,

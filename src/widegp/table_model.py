@@ -103,7 +103,7 @@ class TableModel:
     ) -> Self:
         """Split the table, encode it, fit an estimator, predict the held-out rows, condition on all.
 
-        target : a column, or several: outputs that share all but noise, level and scale.
+        target : a column, or several: outputs of one model, which share inputs and metric.
         source : a path, a frame of pandas, polars or Dask, an Arrow table, or a `TableSource`.
         progress : as of ``WideGPRegressor.fit``, called besides as each other stage begins.
         command : kept for the record.

@@ -136,7 +136,7 @@ class OneNumber(TableTarget):
 
 
 class Outputs(TableTarget):
-    """Several real numbers, with one kernel, metric, anchors and neighbours."""
+    """Several real numbers, which share inputs and metric."""
 
     def fitted(self, split: Split, settings: Mapping[str, Any], progress: Listener | None) -> WideGPRegressor:
         return WideGPRegressor(**settings).fit(split.X, split.y, progress=progress)
@@ -287,7 +287,7 @@ def target_of(table: TableSource, names: Sequence[str], settings: dict[str, Any]
             raise TableError(
                 f"Target {quoted(odd[0])} holds classes, and several outputs are numbers; fit it by itself."
             )
-        return Outputs(tuple(names), f"{len(names)} outputs, with one kernel and a noise of their own each.")
+        return Outputs(tuple(names), f"{len(names)} outputs of one model.")
     kind = kinds[0]
     settings["likelihood"] = kind.likelihood
     if kind.classes is not None:

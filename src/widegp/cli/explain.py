@@ -144,9 +144,7 @@ def _as_text(found: dict[str, Any], target: str, basis: str, verbose: bool) -> R
     shown = Table(title=Text(f"What drives {short(target)}"))
     shown.add_column("column")
     shown.add_column("0 to 100%")
-    of_classes = any("output" in curve for curve in curves.values()) and found["balance"] is None
-    head = f"probability of {short(target)}" if of_classes else f"mean of {short(target)}"
-    for name in map(Text, (*keys, head)):
+    for name in map(Text, (*keys, f"{found['effects_on']} of {short(target)}")):
         shown.add_column(name, justify="right")
     for entry in found["inputs"]:
         cells = [share_words(entry, key) for key in keys]
