@@ -32,7 +32,7 @@ class SetsMixin:
 
 
 def fit_apart(
-    model: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, progress: Listener | None = None
+    model: Any, X: Any, y: Any, sample_weight: ArrayLike | None, progress: Listener | None = None
 ) -> Any:
     """``model`` fitted to some of the rows, its sets calibrated on the others: `hold_out` says which.
 

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def compare_classes(
         raise ValueError("The held-out rows are all of one class; hold out more rows.")
     C = len(target.classes)
     for name, predict in CLASS_BASELINES.items():
-        p, spent = _timed(name, lambda predict=predict: predict(split, C, seed), progress)
+        p, spent = _timed(name, partial(predict, split, C, seed), progress)
         yield ClassScore.of(name, split.y_test, p, spent)
     began = time.perf_counter()
     model = target.fitted(split, settings | {"random_state": seed}, progress)
@@ -149,7 +150,7 @@ def compare_counts(
 ) -> Iterator[CountScore]:  # fmt: skip
     """Of counts. A baseline predicts means; the dispersion about them is that of cross-validated ones."""
     for name, make in COUNT_BASELINES.items():
-        found, spent = _timed(name, lambda make=make: _dispersed(split, make(seed), seed), progress)
+        found, spent = _timed(name, partial(_dispersed, split, make(seed), seed), progress)
         yield found.score(name, split.y_test, level, spent)
     began = time.perf_counter()
     model = target.fitted(split, settings | {"random_state": seed}, progress)
@@ -215,7 +216,7 @@ def compare_outputs(
     for t, output in enumerate(target.names):
         own = replace(split, targets=split.targets[:, t])
         for name, predict in BASELINES.items():
-            found, spent = _timed(name, lambda predict=predict, own=own: predict(own, level, seed), progress)
+            found, spent = _timed(name, partial(predict, own, level, seed), progress)
             yield output, found.score(name, own.y_test, level, spent)
     began = time.perf_counter()
     model = target.fitted(split, settings | {"random_state": seed}, progress)

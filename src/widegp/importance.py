@@ -160,7 +160,7 @@ def shuffle(fitted: Any, base: Shuffles, inputs: Sequence[int]) -> dict[str, flo
     share = (error, unit)
     if base.seen is not None and hasattr(fitted, "predict_proba"):
         share = (rise, float(np.sum(entr(base.seen.mean(axis=0)))) * one)
-    measured = {
+    measured: dict[str, tuple[Any, Any]] = {
         "error_rise": (error, one),
         "importance": share,
         "log_loss_rise": (rise, one),

@@ -239,8 +239,8 @@ def render_terminal_classes(summary: Summary, console: Console) -> None:
     heads = ("class", "rows", "share", "predicted", "recognised", "rightly called", "AUC")
     console.print(text_table("", heads, class_rows(summary), numbers=range(1, 7)))
     if summary["sets"]:
-        heads = ("sets promise", "hold", "range of chance", "classes", "one class")
-        console.print(text_table("", heads, set_rows(summary), numbers=range(5)))
+        held = ("sets promise", "hold", "range of chance", "classes", "one class")
+        console.print(text_table("", held, set_rows(summary), numbers=range(5)))
     fit = summary["fit"]
     console.print(Text(f"Fit: {fit['reason']}, {fit['iterations']} iterations, {seconds(fit['seconds'])}."))
     for text in summary["warnings"]:

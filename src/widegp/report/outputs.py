@@ -101,7 +101,7 @@ def lede(summary: Summary) -> str:
     if abs(C[a, b]) < stats.norm.isf(0.005) / np.sqrt(max(summary["rows"] - 3, 1)):
         return f"{held} Errors of different outputs do not go together."
     names = [short(summary["targets"][k]) for k in sorted((a, b))]
-    return f"{held} Errors of {listed(names)} go together (correlation {number(C[a, b], 2)})."
+    return f"{held} Errors of {listed(names)} go together (correlation {number(float(C[a, b]), 2)})."
 
 
 def _within(held: float, promised: float, rows: int, size: float) -> bool:
