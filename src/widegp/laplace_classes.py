@@ -115,7 +115,8 @@ class ClassPseudo(NamedTuple):
 
     def through_noise(self, b: np.ndarray) -> np.ndarray:
         """(dN/df)' b (n, C), with dN_c/df_k = -N_c (1 - 2 P_c)/(1 - P_c) (1{c = k} - P_k)."""
-        terms, seen = self.terms, self.terms.W > LEAST_W * share(self.f.shape[1])
+        terms, least = self.terms, LEAST_W * share(self.f.shape[1])
+        seen = least < terms.W
         W = np.where(seen, terms.W, 1.0)
         g = np.where(seen, -b * self.noise * terms.dW / W * self.weight * terms.P / W, 0.0)
         return g - terms.P * np.sum(g, axis=1, keepdims=True)
@@ -150,8 +151,8 @@ class ClassMode:
 
     @property
     def value(self) -> float:
-        """F at f and what the next step would add to it, to first order."""
-        return self.solved.value - self.pseudo.correction + float(np.sum(self.by_f * self.step))
+        """F at f, which is not quite the mode."""
+        return self.solved.value - self.pseudo.correction
 
 
 def share(n_classes: int) -> float:
@@ -178,9 +179,10 @@ class ByClass:
             if one.problem is not None:
                 return Solved(np.inf, z, noise, None, one.problem)
             made.append(one)
-        slopes: dict[str, Any] | None = None
-        if gradient:
-            slopes = {name: omega * sum((m.gradient or {})[name] for m in made) for name in made[0].gradient or {}}
+        slopes: dict[str, Any] = {}
+        for one in made:
+            for name, slope in (one.gradient or {}).items():
+                slopes[name] = slopes.get(name, 0.0) + omega * slope
         return Solved(
             omega * sum(m.value for m in made), root * np.stack([m.by_target for m in made], axis=1),
             omega * np.stack([m.by_noise for m in made], axis=1), slopes,
@@ -217,7 +219,9 @@ def class_evidence(
         return Evidence(np.inf, mode=mode, problem=mode.problem)
     solve: Any = ByClass(each)
     direction = _direction(solve, mode, min(REFINED * tolerance, COARSEST))
-    return Evidence(mode.value, along(solve, mode, direction).gradient, mode=mode)
+    # What the next Newton step J^-1 (d1 - alpha) would add to F, to first order, is lambda' (d1 - alpha).
+    rest = float(np.sum(direction * (mode.pseudo.terms.d1 - mode.solved.by_target)))
+    return Evidence(mode.value + rest, along(solve, mode, direction).gradient, mode=mode)
 
 
 def _newton(solve: ByClass, mode: ClassMode) -> np.ndarray:

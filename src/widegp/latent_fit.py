@@ -22,6 +22,7 @@ from widegp.data.input_maps import ChainedMaps, InputMap
 from widegp.data.preprocessing import InputScaler, TargetScaler
 from widegp.engines.base import backend_for, make_engine
 from widegp.fitted import FittedGP
+from widegp.inference.classes import ClassProblem
 from widegp.inference.curvature import described
 from widegp.inference.fit import OptimizerSettings, Run
 from widegp.inference.latent import LatentProblem
@@ -31,6 +32,7 @@ from widegp.inference.watch import Watch
 from widegp.kernels.base import Kernel
 from widegp.kernels.registry import named
 from widegp.laplace import Response
+from widegp.laplace_classes import ClassResponse
 from widegp.likelihoods import Bernoulli, log_exposure, make_likelihood
 from widegp.likelihoods.counts import Counts
 from widegp.training_table import training_table
@@ -58,7 +60,7 @@ def latent_builder(estimator: Any, rows: np.ndarray, seed: int) -> Builder:
 
 
 def fit_latent(
-    estimator: Any, builder: Builder, response: Response, seconds: float | None = None,
+    estimator: Any, builder: Builder, response: Response | ClassResponse, seconds: float | None = None,
     watch: Watch | None = None,
 ) -> LatentEstimate:  # fmt: skip
     """The MAP fit of the responses at the builder's rows, within ``seconds`` if given.
@@ -68,8 +70,12 @@ def fit_latent(
     n_inputs = builder.X.shape[1]
     kernel = _kernel(estimator, n_inputs)
     priors = resolve_priors(estimator.priors, kernel, n_inputs, _by_input(estimator))
-    problem: Any = LatentProblem(kernel, response, priors)
-    psi = np.log(response.likelihood.psi)
+    problem: Any
+    psi = np.zeros(0)
+    if isinstance(response, ClassResponse):
+        problem = ClassProblem(kernel, response, priors)
+    else:
+        problem, psi = LatentProblem(kernel, response, priors), np.log(response.likelihood.psi)
     start = start_values(kernel, 1.0, psi, n_inputs if _by_input(estimator) else None)
     del start["sigma_eps2"]
     settings = OptimizerSettings("lbfgs", estimator.max_iter, seconds=seconds, seed=builder.seed)
@@ -91,34 +97,42 @@ def _kernel(estimator: Any, n_inputs: int) -> Kernel:
     return named(kernel).at_start(n_inputs) if isinstance(kernel, str) else kernel
 
 
-def latent_model(
-    estimator: Any, estimate: LatentEstimate, scaler: InputMap, level: float, target: TargetScaler = UNSCALED
-) -> FittedGP:
-    """The model at the estimates: predictions condition on the pseudo-targets at the mode of f."""
+def latent_models(
+    estimator: Any, estimate: LatentEstimate, scaler: InputMap, levels: ArrayLike,
+    target: TargetScaler = UNSCALED,
+) -> tuple[FittedGP, ...]:  # fmt: skip
+    """The model of each latent function at the estimates, f about its level: predictions condition on the
+    pseudo-targets at the mode.
+    """
     fitted, rank = estimate.fitted, min(estimator.rank, len(estimate.builder.X))
     builder = replace(estimate.builder, dials=replace(estimate.builder.dials, rank=rank))
     problem: Any = fitted.objective.problem
     values, objective, layout, _ = Settled.at(builder, problem, fitted.values)
     kernel, likelihood = problem.kernel_at(values), problem.response_at(values).likelihood
-    observed, order, rows = objective.problem.observed(values), layout.order, None
-    if order is not None:
-        count, stored = max(estimator.predict_neighbors, builder.dials.neighbors), observed.of(order)
-        rows = TrainingRows(take(builder.X, order), stored.y, kernel, count, stored.spread)
     params = {k: float(v) if np.ndim(v) == 0 else v for k, v in values.items() if k != "psi"}
     params |= {p.name: float(v) for p, v in zip(likelihood.parameters, likelihood.psi, strict=True)}
-    with builder.backend.scope():
-        posterior = objective.likelihood.posterior(kernel, observed)
     weights = kernel.input_weights(builder.X.shape[1]) if _by_input(estimator) else None
     names = getattr(estimator, "feature_names_in_", None)
-    return FittedGP(
-        inputs=ChainedMaps((scaler, *estimate.maps)) if estimate.maps else scaler,
-        target=target, warp=FittedWarp("none"), kernel=kernel, params=params,
-        approximation=builder.dials.name, posterior=posterior, rows=rows, result=described(fitted, builder),
-        seed=builder.seed, n_features=estimator.n_features_in_,
-        feature_names=None if names is None else tuple(map(str, names)),
-        input_importance=None if weights is None else weights / weights.sum(),
-        backend=builder.backend.name, likelihood=likelihood, level=level,
-    ).noted(*estimate.notes)  # fmt: skip
+    common: dict[str, Any] = {
+        "inputs": ChainedMaps((scaler, *estimate.maps)) if estimate.maps else scaler,
+        "target": target, "warp": FittedWarp("none"), "kernel": kernel, "params": params,
+        "approximation": builder.dials.name, "result": described(fitted, builder), "seed": builder.seed,
+        "n_features": estimator.n_features_in_,
+        "feature_names": None if names is None else tuple(map(str, names)),
+        "input_importance": None if weights is None else weights / weights.sum(),
+        "backend": builder.backend.name, "likelihood": likelihood,
+    }  # fmt: skip
+    made = []
+    for function, level in enumerate(np.atleast_1d(np.asarray(levels, float)).tolist()):
+        observed, rows = objective.problem.observed(values, function), None
+        if layout.order is not None:
+            stored = observed.of(layout.order)
+            count = max(estimator.predict_neighbors, builder.dials.neighbors)
+            rows = TrainingRows(take(builder.X, layout.order), stored.y, kernel, count, stored.spread)
+        with builder.backend.scope():
+            posterior = objective.likelihood.posterior(kernel, observed)
+        made.append(FittedGP(posterior=posterior, rows=rows, level=level, **common).noted(*estimate.notes))
+    return tuple(made)
 
 
 def fit_response(
@@ -151,7 +165,7 @@ def fit_response(
     builder = latent_builder(estimator, table.X, seed)
     response = Response(likelihood, target, offset + level, weight)
     estimate = fit_latent(estimator, builder, response, estimator.budget, watch)
-    return latent_model(estimator, estimate, table.scaler, level, scaler)
+    return latent_models(estimator, estimate, table.scaler, level, scaler)[0]
 
 
 def merged_rows(
