@@ -33,7 +33,7 @@ def mode_and_evidence(K, likelihood, y, offset=0.0, weight=1.0, steps=500):
 def softmax_mode_and_evidence(K, y, level, weight=1.0, steps=200):
     """f (n, C) with largest sum w log p(y | f) - sum_c f_c'K^-1 f_c/2, -log q(y), and the covariance of f.
 
-    Dense in all n C latents, stacked class by class (Rasmussen and Williams, section 3.5, without its tricks).
+    Dense in all n C latents, stacked class by class (R&W, section 3.5, without its tricks).
     """
     n, C = len(y), len(level)
     weight = np.broadcast_to(weight, n)
