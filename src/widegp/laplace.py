@@ -93,6 +93,12 @@ class Response:
         """f (n,) to begin with."""
         return self.likelihood.start(self.y) - self.offset
 
+    def pseudo_targets(self) -> np.ndarray:
+        """z (n,) with which Newton's method begins: what inputs and metric are chosen by regression of."""
+        f = self.start()
+        terms = self.terms(f)
+        return Pseudo.at(terms, f, terms.step).z
+
 
 class Pseudo(NamedTuple):
     """The Gaussian that stands for the likelihood about f: targets z, noise N = 1/W and its terms, (n,)."""

@@ -86,6 +86,11 @@ class ClassResponse:
         """f (n, C) to begin with: the offset, which is a level, comes on top."""
         return np.zeros((len(self.y), self.likelihood.n_classes))
 
+    def pseudo_targets(self) -> np.ndarray:
+        """The contrast of classes that varies most over the rows, (n,)."""
+        d1 = contrast(self.terms(self.start()).d1 / self.weights)
+        return np.asarray(np.linalg.svd(d1, full_matrices=False)[0][:, 0] * np.sqrt(len(d1)))
+
 
 class ClassPseudo(NamedTuple):
     """The Gaussians that stand for the likelihood about f: targets z, noise N = 1/D, all (n, C)."""

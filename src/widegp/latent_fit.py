@@ -20,6 +20,7 @@ from widegp.conditioning import TrainingRows
 from widegp.data.arrays import is_mapped, take
 from widegp.data.input_maps import ChainedMaps, InputMap
 from widegp.data.preprocessing import InputScaler, TargetScaler
+from widegp.data.value_means import Valued
 from widegp.engines.base import backend_for, make_engine
 from widegp.fitted import FittedGP
 from widegp.inference.classes import ClassProblem
@@ -67,6 +68,27 @@ def fit_latent(
 
     Inputs and metric are chosen where that is left open, and rows and time allow it.
     """
+    asked = Asked(estimator.scale_inputs or "none", "none", estimator.metric, "constant")
+    few = len(response.y) < LEAST_ROWS or seconds is not None or is_mapped(builder.X)
+    closed = few or _by_input(estimator) or not asked.open
+    valued = None
+    if not closed and asked.inputs == "auto":
+        weight = np.broadcast_to(np.asarray(response.weight, float), response.y.shape)
+        valued = Valued.of(builder.X, response.pseudo_targets(), weight, builder.seed)
+        builder = builder if valued is None else replace(builder, X=valued.X)
+    settings = OptimizerSettings("lbfgs", estimator.max_iter, seconds=seconds, seed=builder.seed)
+    whole = _latent_fit(estimator, builder, response, Run(settings, watch or Watch()))
+    found = whole.plain() if closed or "sigma_u2" not in whole.start else whole.chosen(asked)
+    if valued is None:
+        return found
+    words = f"Means of the target by value became inputs, of {len(valued.map.columns)} columns."
+    return found._replace(maps=(valued.map, *found.maps), notes=(*found.notes, words))
+
+
+def _latent_fit(
+    estimator: Any, builder: Builder, response: Response | ClassResponse, run: Run
+) -> LatentFit:
+    """Kernel, responses, priors and start at the builder's rows."""
     n_inputs = builder.X.shape[1]
     kernel = _kernel(estimator, n_inputs)
     priors = resolve_priors(estimator.priors, kernel, n_inputs, _by_input(estimator))
@@ -78,14 +100,8 @@ def fit_latent(
         problem, psi = LatentProblem(kernel, response, priors), np.log(response.likelihood.psi)
     start = start_values(kernel, 1.0, psi, n_inputs if _by_input(estimator) else None)
     del start["sigma_eps2"]
-    settings = OptimizerSettings("lbfgs", estimator.max_iter, seconds=seconds, seed=builder.seed)
     by_input = resolve_priors(estimator.priors, kernel, n_inputs, True)
-    whole = LatentFit(builder, problem, by_input, start, Run(settings, watch or Watch()))
-    asked = Asked(estimator.scale_inputs or "none", "none", estimator.metric, "constant")
-    few = len(response.y) < LEAST_ROWS or seconds is not None or is_mapped(builder.X)
-    if few or _by_input(estimator) or not asked.open or "sigma_u2" not in start:
-        return whole.plain()
-    return whole.chosen(asked)
+    return LatentFit(builder, problem, by_input, start, run)
 
 
 def _by_input(estimator: Any) -> bool:
@@ -159,10 +175,13 @@ def fit_response(
     scaled = not isinstance(likelihood, Counts | Bernoulli)
     scaler = TargetScaler.fit(table.y, table.weight) if scaled else UNSCALED
     offset = log_exposure(exposure, np.size(y))
-    target, offset = scaler.transform(table.y), offset[table.fitted]
-    weight = 1.0 if table.weight is None else table.weight
+    rows, target, offset = table.X, scaler.transform(table.y), offset[table.fitted]
+    weight = np.ones(len(target)) if table.weight is None else table.weight
+    if not is_mapped(rows):
+        both, target, weight = merged_rows(np.column_stack([rows, offset]), target, weight)
+        rows, offset = np.ascontiguousarray(both[:, :-1]), both[:, -1]
     level = likelihood.level(target, offset, weight)
-    builder = latent_builder(estimator, table.X, seed)
+    builder = latent_builder(estimator, rows, seed)
     response = Response(likelihood, target, offset + level, weight)
     estimate = fit_latent(estimator, builder, response, estimator.budget, watch)
     return latent_models(estimator, estimate, table.scaler, level, scaler)[0]

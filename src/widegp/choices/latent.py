@@ -200,7 +200,7 @@ class LatentFit:
 
     def _bench(self, inputs: str) -> Bench:
         """Of the regression of pseudo-targets, standardised."""
-        z = self.problem.pseudo_targets(self.start)
+        z = self.problem.response_at(self.start).pseudo_targets()
         scale = {"offset": float(z.mean()), "scale": float(z.std())}
         target = (z - scale["offset"]) / scale["scale"]
         problem = Problem(self.problem.kernel, target, make_warp("none", **scale), self.problem.priors)

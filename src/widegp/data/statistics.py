@@ -182,7 +182,7 @@ class LevelStatistics(Statistics):
         ranked = sorted(seen, key=lambda label: (-counts[self.places[label]], label))
         common["n_levels"] = len(ranked) + bool(counts[0])
         if self.has_target and len(ranked) > MOST_ONE_HOT:
-            means, mean = _level_means(self.sums.sum(axis=2))
+            means, mean = level_means(self.sums.sum(axis=2))
             common["notes"] += (Notice("means", name, (f"{len(ranked):,}",)),)
             common |= {"levels": tuple(ranked[:MOST_KEPT]), "mean": mean}
             of_levels = tuple(float(means[self.places[level]]) for level in common["levels"])
@@ -197,12 +197,12 @@ class LevelStatistics(Statistics):
     def left_out_means(self) -> LeftOutMeans:
         """The means at each level from the rows of all folds but one; folds of rows are filled in later."""
         without = self.sums.sum(axis=2)[:, :, None] - self.sums
-        found = [_level_means(without[:, :, k]) for k in range(FOLDS)]
+        found = [level_means(without[:, :, k]) for k in range(FOLDS)]
         means = np.array([np.append(per_level, mean) for per_level, mean in found])
         return LeftOutMeans(self.places, means, np.empty(0, int))
 
 
-def _level_means(sums: np.ndarray) -> tuple[np.ndarray, float]:
+def level_means(sums: np.ndarray) -> tuple[np.ndarray, float]:
     """(s_l + m s / n) / (n_l + m) per level from sums (3, L) of 1, y, y^2, and s / n.
 
     m = W / B, the variance within levels over that between them, as in a one-way layout of random effects.

@@ -10,7 +10,7 @@ import numpy as np
 from widegp.approximations.evaluation import Likelihood, Observed
 from widegp.inference.latent import TOLERANCE, LaplaceObjective, LatentProblem
 from widegp.inference.parameters import ParameterSpace, Values
-from widegp.laplace_classes import ClassPseudo, ClassResponse, class_evidence, contrast, find_class_mode
+from widegp.laplace_classes import ClassPseudo, ClassResponse, class_evidence, find_class_mode
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,6 @@ class ClassProblem(LatentProblem):
         if function is None:
             function = int(np.argmin(pseudo.noise.mean(axis=0)))
         return Observed(pseudo.z[:, function].copy(), 1.0, pseudo.noise[:, function].copy())
-
-    def pseudo_targets(self, values: Values) -> np.ndarray:
-        """The contrast of classes that varies most over the rows, (n,)."""
-        d1 = self.response.terms(self.response.start()).d1
-        return np.asarray(np.linalg.svd(contrast(d1), full_matrices=False)[0][:, 0] * np.sqrt(len(d1)))
 
     @property
     def _pseudo(self) -> ClassPseudo:

@@ -83,10 +83,6 @@ class LatentProblem:
         predictive = response.likelihood.predictive(mean[:, 0] + response.offset, var[:, 0])
         return predictive.log_density(response.y)
 
-    def pseudo_targets(self, values: Values) -> np.ndarray:
-        """z (n,) to choose inputs and metric by regression of."""
-        return self.observed(values).y
-
     def observed(self, values: Values, function: int = 0) -> Observed:
         """The Gaussian that stands for the likelihood at the mode found last: what predictions condition on.
 
