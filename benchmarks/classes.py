@@ -100,7 +100,8 @@ def nuts_line(n_classes: int, rows: int, draws: int) -> str:
         K, level = K / 2, np.array([0.0, level[0]])
     found = sampled(K, y[:rows], level, draws)
     error = np.abs(model.predict_proba(X[rows:]) - found)
-    return f"{n_classes} classes, {rows} rows: from NUTS at most {error.max():.4f}, on average {error.mean():.4f}"
+    told = f"from NUTS at most {error.max():.4f}, on average {error.mean():.4f}"
+    return f"{n_classes} classes, {rows} rows: {told}"
 
 
 def rows_line(rows: int) -> str:
