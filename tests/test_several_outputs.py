@@ -43,7 +43,8 @@ def test_inputs_and_metric_are_shared_and_warps_are_not():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(160, 4))
     f = np.sin(2 * X[:, 0])
-    Y = np.column_stack([f + 0.1 * rng.normal(size=160), np.exp(2 * f + 0.4 * rng.normal(size=160))])
+    other = np.exp(2 * f + 0.4 * rng.normal(size=160))
+    Y = np.column_stack([f + 0.1 * rng.normal(size=160), other])
     model = WideGPRegressor(random_state=0, max_iter=30).fit(X, Y)
     first, second = model.fitted_
     np.testing.assert_array_equal(first.inputs.transform(X[:5]), second.inputs.transform(X[:5]))

@@ -111,7 +111,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     Attributes
     ----------
     fitted_ : `FittedGP`, everything that the fit left; the others are parts of it. For y (n, T) a tuple of T,
-        with the same inputs and metric; predictions have one column per output.
+        of which inputs and metric are those of all where that is no loss; predictions have a column for each.
     params_ : dict of the estimates by name, on the scale of standardised inputs and target.
     kernel_ : the kernel at the estimates.    anchors_ : (r, I), in the units of X.
     converged_, n_iter_, log_posterior_ : how the fit ended (log posterior density up to a constant).
@@ -262,8 +262,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     ) -> Self:  # fmt: skip
         """Estimate the parameters from X (n, I), y (n,) or (n, T) and prepare predictions.
 
-        T outputs share inputs and metric and are independent given these; kernel parameters, warp, noise
-        and tails are each output's own. Weights and other likelihoods are of one output.
+        T outputs are independent given inputs and metric, which are chosen once for all; kernel parameters,
+        warp, noise and tails are each output's own. Weights and other likelihoods are of one output.
 
         ``sample_weight`` (n,): a row of weight w counts as w rows with the same target. ``noise_variance``,
         (n,) or a number: variances of y given f where they are known, in the units of y squared; the noise is

@@ -58,36 +58,25 @@ def fit_model(
     watch = Watch(tuple(f for f in (progress, print_line if asked.verbose else None) if f is not None))
     if asked.likelihood == "gaussian" and exposure is None:
         table = training_table(asked, X, y, seed, known["sample_weight"], known["noise_variance"])
-        model = fit_gaussian(asked, table, seed, watch)
+        model = _fit_gaussian(asked, table, seed, watch)
     else:
         model = fit_response(asked, X, y, exposure, watch, known)
     return model.lasted(time.perf_counter() - began).predicting_on(make_engine(asked.engine, asked.backend))
 
 
-def fit_gaussian(asked: Any, table: TrainingTable, seed: int, watch: Watch) -> FittedGP:
-    """The model of a table of one real target."""
-    whole = _table_fit(asked, table, seed, watch)
-    with whole.builder.backend.scope():
-        estimate = whole.estimate(choices_of(asked))
-        model = _averaged(asked, estimate, _model(asked, estimate, table), table)
-    return model if table.held is None else model.calibrated_on(*table.held)
+def builder_of(asked: Any, rows: np.ndarray, seed: int) -> Builder:
+    """Of the scaled ``rows`` (n, I), with the dials, backend and engine that are asked for."""
+    engine = make_engine(asked.engine, asked.backend)
+    kernel, _ = started(asked, rows)
+    backend = choose_backend(kernel, backend_for(engine, asked.backend))
+    return Builder(rows, _resolved(asked, rows, kernel, backend, None, seed), backend, seed, engine)
 
 
-def shared_maps(
-    asked: Any, table: TrainingTable, choices: Asked, seed: int, watch: Watch
-) -> tuple[tuple[Any, ...], tuple[str, ...]]:
-    """What maps the scaled inputs of a table to those that were chosen, and the notes on that."""
-    whole = _table_fit(asked, table, seed, watch)
-    with whole.builder.backend.scope():
-        estimate = whole.estimate(choices)
-    return estimate.maps, estimate.notes
-
-
-def _table_fit(asked: Any, table: TrainingTable, seed: int, watch: Watch) -> TableFit:
+def _fit_gaussian(asked: Any, table: TrainingTable, seed: int, watch: Watch) -> FittedGP:
     engine = make_engine(asked.engine, asked.backend)
     rows, scaler = table.X, TargetScaler.fit(table.y, table.weight)
     target = scaler.transform(table.y)
-    kernel, start = _started(asked, rows)
+    kernel, start = started(asked, rows)
     backend = choose_backend(kernel, backend_for(engine, asked.backend))
     journal = _journal(asked, rows, table.y, seed)
     dials = _resolved(asked, rows, kernel, backend, journal, seed)
@@ -102,15 +91,18 @@ def _table_fit(asked: Any, table: TrainingTable, seed: int, watch: Watch) -> Tab
     by_input = resolve_priors(asked.priors, kernel, rows.shape[1], True)
     spent = journal.seconds() if journal else time.perf_counter() - watch.began
     run = Run(_settings(asked, spent, seed), watch, journal=journal)
-    return TableFit(builder, problem, by_input, start, scale, run)
+    with backend.scope():
+        whole = TableFit(builder, problem, by_input, start, scale, run)
+        estimate = whole.estimate(_choices(asked))
+        model = _averaged(asked, estimate, _model(asked, estimate, table), table)
+    return model if table.held is None else model.calibrated_on(*table.held)
 
 
 def _by_input(asked: Any) -> bool:
     return asked.ard or asked.metric == "ard"
 
 
-def choices_of(asked: Any) -> Asked:
-    """What is left open, as `TableFit` takes it."""
+def _choices(asked: Any) -> Asked:
     metric = "ard" if _by_input(asked) else asked.metric
     return Asked(asked.scale_inputs or "none", asked.target_transform or "none", metric, asked.noise)
 
@@ -148,7 +140,7 @@ def _settings(asked: Any, spent: float, seed: int) -> OptimizerSettings:
     )  # fmt: skip
 
 
-def _started(asked: Any, rows: np.ndarray) -> tuple[Kernel, dict[str, np.ndarray]]:
+def started(asked: Any, rows: np.ndarray) -> tuple[Kernel, dict[str, np.ndarray]]:
     """The kernel to fit, and where its parameters begin."""
     kernel = named(asked.kernel) if isinstance(asked.kernel, str) else asked.kernel
     n_inputs = rows.shape[1]
@@ -220,7 +212,7 @@ def _member(
         weight, ChainedMaps((table.scaler, *estimate.maps)) if estimate.maps else table.scaler,
         params, FittedWarp.fit(problem.y, problem.warp.name, psi, **scale),
         objective.likelihood.posterior(kernel, observed),
-        _training_rows(asked, estimate.builder, fitted.layout.order, kernel, observed),
+        training_rows(asked, estimate.builder, fitted.layout.order, kernel, observed),
         estimate.noise, estimate.tails,
     )  # fmt: skip
 
@@ -250,7 +242,7 @@ def _averaged(asked: Any, estimate: Estimate, model: FittedGP, table: TrainingTa
     return replace(model, theta=found.posterior, members=members, result=result)
 
 
-def _training_rows(
+def training_rows(
     asked: Any, builder: Builder, order: np.ndarray | None, kernel: Kernel, observed: Observed
 ) -> TrainingRows | None:
     """The rows that predictions condition on, where they do, in their order of storage."""
@@ -290,5 +282,5 @@ def _given(asked: Any, model: FittedGP, X: np.ndarray, y: np.ndarray) -> FittedG
     with builder.backend.scope():
         layout = builder.layout(model.kernel)
         posterior = builder.likelihood(layout).posterior(model.kernel, observed)
-    kept = _training_rows(asked, builder, layout.order, model.kernel, observed)
+    kept = training_rows(asked, builder, layout.order, model.kernel, observed)
     return replace(model, posterior=posterior, rows=kept)

@@ -1,14 +1,15 @@
-"""Several outputs of one table: inputs and metric are shared, all else is each output's own.
+"""Several outputs of one table: what is dear to choose, inputs and metric, is chosen once for all of them.
 
-The metric is the law of the hidden weights of a network with T outputs, and what is dear to choose. It is
-chosen and learned by regression of the first principal component of the standardised outputs. Each output is
-then a table of one target with these inputs: kernel parameters, warp, noise and tails are its own, since
-outputs of one table differ in them as much as tables do.
+The metric is the law of the hidden weights, which outputs of one network share. It is chosen and learned by
+regression of the first principal component of the standardised outputs. Each output takes it if held-out rows
+of its own are likelier under it than under the plain kernel, and is then fitted as a table of one target:
+kernel parameters, warp, noise and tails are its own, for outputs of one table differ in them as tables do.
 """
 
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,44 +18,53 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from widegp.choices.chosen import LEAST_ROWS
-from widegp.data.input_maps import ChainedMaps, fit_scaler
+from widegp.choices.moves import Scale
+from widegp.choices.search import Search, splits
+from widegp.choices.trials import Bench
+from widegp.data.input_maps import ChainedMaps, InputMap, fit_scaler
+from widegp.data.preprocessing import TargetScaler
 from widegp.fitted import FittedGP
-from widegp.fitting import check_settings, choices_of, fit_gaussian, shared_maps
-from widegp.inference.watch import Watch
-from widegp.progress import Listener, print_line
-from widegp.training_table import TrainingTable
+from widegp.fitting import builder_of, check_settings, fit_model, started
+from widegp.inference.fit import OptimizerSettings, Run
+from widegp.inference.objective import Problem
+from widegp.inference.priors import resolve_priors
+from widegp.progress import Listener
+from widegp.warps import make_warp
 
 NEEDED = {
     "conformal": False, "optimizer": "lbfgs", "start": None, "batch_rows": None, "checkpoint": None,
     "likelihood": "gaussian",
 }  # fmt: skip
+NOTHING = {"sample_weight": None, "noise_variance": None}
 
 
 def fit_outputs(
     asked: Any, X: ArrayLike, Y: ArrayLike, progress: Listener | None = None
 ) -> tuple[FittedGP, ...]:
-    """The models of the columns of Y (n, T), with the same inputs and metric."""
+    """The models of the columns of Y (n, T)."""
     check_settings(asked)
     for name, value in NEEDED.items():
         if getattr(asked, name) not in (value, "auto"):
             raise ValueError(f"Several outputs need {name}={value!r}; fit them one by one, or change it.")
     X, Y = validate_data(asked, X, Y, dtype=np.float64, y_numeric=True, multi_output=True)
     X, Y = np.ascontiguousarray(X), np.asarray(Y, float)
-    seed = int(check_random_state(asked.random_state).randint(2**31 - 1))
-    watch = Watch(tuple(f for f in (progress, print_line if asked.verbose else None) if f is not None))
-    scaler = fit_scaler(X, "standard" if asked.scale_inputs == "auto" else asked.scale_inputs, None)
-    rows, notes, each = scaler.transform(X), (), copy(asked)
-    choices = choices_of(asked)._replace(warp="none", noise="constant")
-    if choices.open and choices.metric != "ard" and len(Y) >= LEAST_ROWS and asked.budget is None:
-        table = TrainingTable(rows, leading(Y), scaler, None)
-        maps, notes = shared_maps(asked, table, choices, seed, watch)
-        scaler = ChainedMaps((scaler, *maps)) if maps else scaler
-        rows = np.ascontiguousarray(scaler.transform(X))
-        each.scale_inputs, each.metric = None, "iso"
-    if asked.budget is not None:
-        each.budget = asked.budget / Y.shape[1]
-    tables = (TrainingTable(rows, np.ascontiguousarray(y), scaler, None) for y in Y.T)
-    return tuple(fit_gaussian(each, table, seed, watch).noted(*notes) for table in tables)
+    each = copy(asked)
+    if not isinstance(asked.random_state, int | np.integer):
+        # All fits begin with the same draws.
+        each.random_state = _seed(asked)
+    each.budget = None if asked.budget is None else asked.budget / Y.shape[1]
+    learned = not asked.ard and asked.metric in ("auto", "learned")
+    shared = None
+    if learned and len(Y) >= LEAST_ROWS and asked.budget is None:
+        lead = copy(each)
+        lead.noise, lead.target_transform, lead.posterior = "constant", None, "map"
+        found = fit_model(lead, X, leading(Y), NOTHING, None, progress)
+        shared, each.metric = found.inputs, "iso"
+    return tuple(_output(each, X, y, shared, progress) for y in Y.T)
+
+
+def _seed(asked: Any) -> int:
+    return int(check_random_state(asked.random_state).randint(2**31 - 1))
 
 
 def leading(Y: np.ndarray) -> np.ndarray:
@@ -62,3 +72,44 @@ def leading(Y: np.ndarray) -> np.ndarray:
     sd = Y.std(axis=0)
     Z = (Y - Y.mean(axis=0)) / np.where(sd > 0, sd, 1.0)
     return np.asarray(np.linalg.svd(Z, full_matrices=False)[0][:, 0] * np.sqrt(len(Z)))
+
+
+def _output(
+    asked: Any, X: np.ndarray, y: np.ndarray, shared: InputMap | None, progress: Listener | None
+) -> FittedGP:
+    """The model of one output, with the ``shared`` inputs where they suit it better than the plain ones."""
+    own, rows = copy(asked), X
+    suits = shared is not None and _suits(asked, X, y, shared)
+    if shared is not None and suits:
+        own.scale_inputs, rows = None, np.ascontiguousarray(shared.transform(X))
+    model = fit_model(own, rows, np.ascontiguousarray(y), NOTHING, None, progress)
+    names = getattr(asked, "feature_names_in_", None)
+    model = replace(model, feature_names=None if names is None else tuple(map(str, names)))
+    if not suits:
+        return model
+    # Mapped rows were scaled no further.
+    model = replace(model, inputs=shared, n_features=X.shape[1])
+    return model.noted("Inputs and metric are those of all outputs together.")
+
+
+def _suits(asked: Any, X: np.ndarray, y: np.ndarray, shared: InputMap) -> bool:
+    """Whether held-out rows are likelier under the kernel on ``shared`` inputs than on standardised ones."""
+    base = "standard" if asked.scale_inputs == "auto" else asked.scale_inputs
+    rows = fit_scaler(X, base, None).transform(X)
+    if not isinstance(shared, ChainedMaps) or np.unique(y).size < 3:
+        return False
+    builder, target = builder_of(asked, rows, _seed(asked)), TargetScaler.fit(y, None)
+    kernel, start = started(asked, rows)
+    priors = resolve_priors(asked.priors, kernel, X.shape[1], False)
+    scale = {"offset": 0.0, "scale": 1.0}
+    problem = Problem(kernel, target.transform(y), make_warp("none", **scale), priors)
+    run = Run(OptimizerSettings("lbfgs", asked.max_iter, seed=builder.seed))
+    tables = {"plain": rows, "shared": shared.transform(X)}
+    benches = tuple(
+        Bench(tables, problem, problem, scale, fitted, held, run, builder.backend, builder.seed)
+        for fitted, held in splits(len(X), builder.seed)
+    )
+    search = Search(benches, asked.noise == "auto")
+    with builder.backend.scope():
+        plain = search.begin("plain", start)
+        return search.better(plain, [search.moved(plain, Scale("shared"))]) is not plain
