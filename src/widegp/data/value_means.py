@@ -24,7 +24,7 @@ FEWEST, MOST, ROWS_PER_VALUE = 12, 1000, 20
 # Values on either side that speak for one where the target is smooth; the best of these counts.
 BESIDE = (1, 2, 4)
 # What the mean at a value must gain over that: standard errors, and a share of the target's variance.
-CERTAIN, LEAST_GAIN = 2.0, 0.02
+CERTAIN, LEAST_GAIN = 2.0, 0.01
 
 
 @saveable
