@@ -24,7 +24,7 @@ neither do Newton's.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -192,7 +192,13 @@ def find_mode(
 State = tuple[np.ndarray, np.ndarray | None, float]
 
 
-def stepped(response: Response, state: State, f: np.ndarray, alpha: np.ndarray) -> State:
+class HasTerms(Protocol):
+    """Responses of one latent function or of several."""
+
+    def terms(self, f: np.ndarray) -> Any: ...
+
+
+def stepped(response: HasTerms, state: State, f: np.ndarray, alpha: np.ndarray) -> State:
     """From ``state`` (f, alpha = K^-1 f, log p(y | f) - f'alpha/2) to f, or part of the way if that is lower.
 
     f and alpha move together, so that a shortened step needs no further Gaussian problem. Where a run begins,

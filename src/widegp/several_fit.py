@@ -79,16 +79,16 @@ def _output(
 ) -> FittedGP:
     """The model of one output, with the ``shared`` inputs where they suit it better than the plain ones."""
     own, rows = copy(asked), X
-    suits = shared is not None and _suits(asked, X, y, shared)
-    if shared is not None and suits:
-        own.scale_inputs, rows = None, np.ascontiguousarray(shared.transform(X))
+    taken = shared if shared is not None and _suits(asked, X, y, shared) else None
+    if taken is not None:
+        own.scale_inputs, rows = None, np.ascontiguousarray(taken.transform(X))
     model = fit_model(own, rows, np.ascontiguousarray(y), NOTHING, None, progress)
     names = getattr(asked, "feature_names_in_", None)
     model = replace(model, feature_names=None if names is None else tuple(map(str, names)))
-    if not suits:
+    if taken is None:
         return model
     # Mapped rows were scaled no further.
-    model = replace(model, inputs=shared, n_features=X.shape[1])
+    model = replace(model, inputs=taken, n_features=X.shape[1])
     return model.noted("Inputs and metric are those of all outputs together.")
 
 
