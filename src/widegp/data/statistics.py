@@ -18,6 +18,9 @@ from widegp.notices import Notice
 
 # Levels with an input each: at most so many with a target, whose means say more about many, and without.
 MOST_ONE_HOT, MOST_LEVELS = 12, 20
+# Of a target of two classes the means serve few levels too, if there are so many rows of each on average: an
+# input per level makes rows of different levels strangers, and of two classes there is less to tell them by.
+ROWS_FOR_MEANS = 100
 # Levels remembered of a column while its rows are counted, and in a model.
 MOST_COUNTED, MOST_KEPT = 100_000, 10_000
 # Standardised, the 1s of a rarer indicator lie so far out that they swamp the distances of all other inputs.
@@ -149,6 +152,7 @@ class LevelStatistics(Statistics):
         self.places: dict[str, int] = {}
         self.sums = np.zeros((3, 1, FOLDS))
         self.has_target = False
+        self.targets: set[float] = set()  # a few of its values: enough to tell two classes
 
     def _add(self, values: Values, y: np.ndarray | None, folds: np.ndarray | None) -> np.ndarray:
         for label in values.labels:
@@ -158,6 +162,8 @@ class LevelStatistics(Statistics):
         present, size = codes >= 0, len(self.places) + 1
         self.has_target = y is not None
         y = np.zeros(codes.size) if y is None else y
+        if len(self.targets) < 3:
+            self.targets |= set(np.unique(y)[:3].tolist())
         cell = (codes * FOLDS + (0 if folds is None else folds))[present]
         added = [np.bincount(cell, y[present] ** power, size * FOLDS) for power in (0, 1, 2)]
         grown = np.zeros((3, size, FOLDS))
@@ -181,7 +187,8 @@ class LevelStatistics(Statistics):
         # By frequency, then by name: the order of the rows must not matter.
         ranked = sorted(seen, key=lambda label: (-counts[self.places[label]], label))
         common["n_levels"] = len(ranked) + bool(counts[0])
-        if self.has_target and len(ranked) > MOST_ONE_HOT:
+        of_classes = len(self.targets) == 2 and self.rows >= ROWS_FOR_MEANS * len(ranked) > ROWS_FOR_MEANS
+        if self.has_target and (of_classes or len(ranked) > MOST_ONE_HOT):
             means, mean = level_means(self.sums.sum(axis=2))
             common["notes"] += (Notice("means", name, (f"{len(ranked):,}",)),)
             common |= {"levels": tuple(ranked[:MOST_KEPT]), "mean": mean}
