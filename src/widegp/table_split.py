@@ -110,6 +110,7 @@ def split_table(table: Any, settings: TableSettings) -> Split:
     rows, noticed = _encoded(source, encoding, means, training, order)
     without = len(found.y) - len(order)
     noticed += Counter({Notice("no target", settings.target): without})
+    noticed += Counter(notice for notice in found.target_notes if notice.kind == "notation")
     return Split(encoding, rows, found.y[order], n_train, noticed)
 
 

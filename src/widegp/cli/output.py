@@ -50,4 +50,5 @@ def summary_of(model: TableModel) -> dict[str, Any]:
     return summarise(
         model.regressor, model.held_out, model.encoder.summary(), model.provenance,
         feature_names=model.encoder.feature_names,
+        ranking=None if model.study is None else model.study.ranking,
     )  # fmt: skip
