@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from sklearn.base import clone
 
+from widegp.command_time import BOOSTING, CONDITIONING, PREDICTING, SHUFFLING, Aftermath, CommandTime
 from widegp.data.columns import TableEncoding
 from widegp.data.errors import quoted
 from widegp.data.ranges import outside_range
@@ -28,7 +28,7 @@ from widegp.likelihoods.counts import Counts
 from widegp.metrics import rmse
 from widegp.notices import Notice, in_words
 from widegp.persist import ModelFileError, TablePart, load_with_table, save_model
-from widegp.progress import Listener, Progress
+from widegp.progress import Listener
 from widegp.provenance import news, of_choice, of_machine, of_split, warned
 from widegp.sources import source_columns
 from widegp.table_split import Split, TableSettings, split_table
@@ -103,12 +103,7 @@ class TableModel:
             ``missing_target``) and `Reading` (``decimal``, ``thousands``, ``dates``, ``encoding``); all
             others are of the `WideGPRegressor`.
         """
-        began, date = time.perf_counter(), datetime.now(UTC)
-
-        def stage(name: str) -> None:
-            if progress is not None:
-                progress(Progress(name, seconds=time.perf_counter() - began))
-
+        stage, date = CommandTime(progress, settings.get("budget")), datetime.now(UTC)
         chosen = TableSettings.taken_from(settings, target=target)
         stage("reading the table")
         table = open_table(source, chosen.reading)
@@ -117,18 +112,23 @@ class TableModel:
             table = coded(table, target, kind.classes)
         stage("encoding the columns")
         split = split_table(table, chosen)
-        regressor = WideGPRegressor(random_state=chosen.seed, **settings)
+        columns = len(split.encoder.input_names)
+        neighbors = settings.get("predict_neighbors", 400)
+        stage.expect(split.X.shape, Aftermath(len(split.y_test), columns, neighbors), settings)
+        for_the_fit = {} if stage.budget is None else {"budget": stage.for_the_fit()}
+        regressor = WideGPRegressor(random_state=chosen.seed, **(settings | for_the_fit))
         with _heard() as caught:
-            regressor.fit(split.X, split.y, progress=progress)
+            regressor.fit(split.X, split.y, progress=stage.fitting)
+            split = split.scored(stage.affordable(PREDICTING), chosen.seed)
             found = Scored.of(regressor, split, chosen.seed, stage)
-        if yardstick and found.held_out is not None:
-            stage("gradient boosting beside it")
+        if yardstick and found.held_out is not None and stage.allows(BOOSTING):
+            stage(BOOSTING)
             make = measure if kind.classes is None else measure_classes
             train, test = (split.X, split.y), (split.X_test, split.y_test)
             found = found._replace(beside=make(train, test, found.held_out.mean, chosen.seed).to_dict())
         given = regressor
-        if found.held_out is not None and not keep_held_out:
-            stage("conditioning on all rows")
+        if found.held_out is not None and not keep_held_out and stage.allows(CONDITIONING):
+            stage(CONDITIONING)
             given = recondition(regressor, split.rows, split.targets)
         provenance = {
             "command": command,
@@ -139,7 +139,7 @@ class TableModel:
             },
             "settings": {k: v for k, v in settings.items() if k != "checkpoint"},
             "rows_conditioned_on": len(split.y if given is regressor else split.targets),
-            "seconds": round(time.perf_counter() - began, 3),
+            "seconds": round(stage.spent, 3),
             "warnings": [kind.words] * bool(kind.words) + warned(split) + news(caught),
             **of_split(split, chosen), **found.told(kind.classes), **of_choice(given), **of_machine(),
         }  # fmt: skip
@@ -275,17 +275,19 @@ class Scored(NamedTuple):
     beside: dict[str, Any] | None = None
 
     @classmethod
-    def of(cls, model: WideGPRegressor, split: Split, seed: int, stage: Callable[[str], None]) -> Self:
+    def of(cls, model: WideGPRegressor, split: Split, seed: int, stage: CommandTime) -> Self:
         X, y = split.X_test, split.y_test
         if not len(y):
             return cls()
-        stage("predicting the held-out rows")
+        stage(PREDICTING)
+        began = stage.spent
         own_sd = None if model.likelihood == "gaussian" else float(np.std(split.y))
         held_out, study = HeldOut.of(model, X, y, train_sd=own_sd), None
+        most = stage.affordable(SHUFFLING, (stage.spent - began) / len(y))
         if len(y) > 1:
-            stage("shuffling the columns")
+            stage(SHUFFLING)
             # By the model that was scored: one that has seen these rows would make columns look needed.
-            study = ColumnStudy.of(model.fitted_, X, y, source_columns(split.encoder), seed)
+            study = ColumnStudy.of(model.fitted_, X, y, source_columns(split.encoder), seed, most)
         of_counts = isinstance(model.fitted_.likelihood, Counts)
         return cls(held_out, study, rootogram(model.predict_distribution(X), y) if of_counts else None)
 

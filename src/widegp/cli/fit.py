@@ -86,8 +86,8 @@ def fit(
     settings = options.regressor_settings(
         kernel=kernel, rank=rank, neighbors=neighbors, predict_neighbors=predict_neighbors,
         approximation=approximation, anchors=anchors, ard=ard, transform=transform, plain=plain,
-        conformal=conformal, budget=budget, backend=backend, checkpoint=None if journal is None else str(journal),
-        likelihood=likelihood,
+        conformal=conformal, budget=budget, backend=backend, likelihood=likelihood,
+        checkpoint=None if journal is None else str(journal),
     )  # fmt: skip
     if resume and journal is not None:
         _say_what_is_resumed(journal)
@@ -119,6 +119,8 @@ def _fitted(
     with warnings.catch_warnings():
         # They are kept with the model and shown with the scores.
         warnings.simplefilter("ignore")
+        if display.budget is not None:
+            settings = settings | {"budget": max(1.0, display.budget - display.spent)}
         model = TableModel.fit(
             table, target, progress=display.update, command=_command(), **split, **settings
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from widegp.cli import options
-from widegp.cli.output import not_the_same, print_json
+from widegp.cli.output import console, not_the_same, print_json
 
 if TYPE_CHECKING:
     from widegp.table_model import TableModel
@@ -40,15 +40,20 @@ def report(
     if fitted.classes is not None:
         _report_classes(fitted, out, as_json)
         return
+    from widegp.cli.display import bar
     from widegp.explain import explain
     from widegp.report import render_html, summarise
     from widegp.sources import source_columns
 
     names, sources = fitted.encoder.feature_names, source_columns(fitted.encoder)
     ranking = None if fitted.study is None else fitted.study.ranking
+    with bar(console(stderr=True)) as progress:
+        explanation = explain(
+            fitted.regressor, fitted.inputs_held(), names, sources=sources, ranking=ranking, progress=progress
+        )
     summary = summarise(
         fitted.regressor, fitted.held_out, fitted.encoder.summary(), fitted.provenance,
-        explanation=explain(fitted.regressor, fitted.inputs_held(), names, sources=sources, ranking=ranking),
+        explanation=explanation,
     )  # fmt: skip
     page = render_html(summary).encode()
     write_whole(out, page)
