@@ -98,12 +98,33 @@ class TestBudget:
 
     def test_what_does_not_fit_is_left_out_or_cut(self):
         time, clock = timed(budget=100.0)
-        assert time.allows(BOOSTING) and time.affordable(SHUFFLING, each=0.25) == 240
+        assert time.allows(BOOSTING) and time.affordable(0.25) == 240
         clock.now = 99.9
         assert not time.allows(BOOSTING) and not time.allows(CONDITIONING)
-        assert time.affordable(SHUFFLING, each=0.02) == 2
+        assert time.affordable(0.02) == 2
         free = timed()[0]
-        assert free.allows(BOOSTING) and free.affordable(PREDICTING) is None
+        assert free.allows(BOOSTING) and free.affordable(0.1) is None
+
+    def test_a_machine_that_others_use_leaves_the_fit_less(self):
+        clock, busy = Clock(), Clock()
+        time = CommandTime(None, 1000.0, clock, busy)
+        clock.now, busy.now = 12.0, 4.0
+        time.expect((50_000, 10), Aftermath(5_000, 10), {})
+        assert time.pace == 3.0
+        after = sum(stage.seconds for stage in time.after)
+        assert time.for_the_fit() == pytest.approx(988 - 1.3 * 3 * after)
+
+    def test_so_many_rows_are_scored_as_there_is_time_for(self):
+        time, clock = timed(budget=100.0)
+        rows = np.arange(30_000.0)[:, None]
+
+        def predict(X: np.ndarray) -> None:
+            clock.now += 0.05 * len(X)
+
+        # 32 rows take 1.6 s, and of the rest 60% is for a twentieth of a second each.
+        split = Split(None, rows, rows[:, 0], 10_000)
+        assert len(time.thinned(split, predict, 0).y_test) == int(0.6 * 98.4 / 0.05)
+        assert timed()[0].thinned(split, predict, 0) is split
 
     def test_held_out_rows_are_thinned_at_random_and_keep_their_targets(self):
         rows = np.arange(3000.0)[:, None]

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from widegp.approximations.layout import Dials
 from widegp.choices.plan import chosen_plan
 from widegp.cost import Calibration, Size, Stage, evaluation_seconds, prediction_seconds, search_seconds
@@ -21,6 +23,7 @@ from widegp.importance import LEAST_ROWS, MOST_REPEATS, PREDICTIONS, PREDICTIONS
 from widegp.inference.choose import choose_dials
 from widegp.inference.plan import fit_plan
 from widegp.progress import Listener, Progress
+from widegp.table_split import Split
 
 PREDICTING, SHUFFLING = "predicting the held-out rows", "shuffling the columns"
 BOOSTING, CONDITIONING = "gradient boosting beside it", "conditioning on all rows"
@@ -30,6 +33,9 @@ BOOSTING_FIXED, BOOSTING_EACH, BOOSTING_CELLS = 0.5, 1e-6, 5_000_000
 LEAST_FIT, PREDICTED = 0.3, 0.6
 # A plan is right to some tens of per cent.
 SPARE = 1.3
+# Where others compute too a second of work takes more than one, but a pace beyond this is an accident.
+SLOWEST = 10.0
+TIMED_ROWS = 32
 
 
 @dataclass(frozen=True)
@@ -72,18 +78,21 @@ class CommandTime:
     """Tells a ``listener`` of the stages of a command, called with their names, and of the steps of its fit.
 
     budget : seconds for all of it, or None.    clock : seconds that rise.
+    busy : seconds that the process has computed; where others compute too, they rise more slowly.
     """
 
     listener: Listener | None = None
     budget: float | None = None
     clock: Callable[[], float] = time.perf_counter
+    busy: Callable[[], float] = time.process_time
     after: tuple[Stage, ...] = ()
     planned: float = 0.0
     pace: float = 1.0
     began: float = field(init=False)
+    was_busy: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.began = self.clock()
+        self.began, self.was_busy = self.clock(), self.busy()
 
     @property
     def spent(self) -> float:
@@ -99,6 +108,9 @@ class CommandTime:
         plain = ard or self.budget is not None or get("metric", "auto") == "iso"
         stages = (fit_plan if plain else chosen_plan)(size, Calibration())
         self.planned = sum(stage.seconds for stage in stages)
+        # Until the fit shows its own pace, that of reading the table: how long a second of work took.
+        computed = self.busy() - self.was_busy
+        self.pace = min(max(self.spent / computed if computed > 0 else 1.0, 1.0), SLOWEST)
         self.after = aftermath.plan(size, Calibration())
 
     def for_the_fit(self) -> float | None:
@@ -106,7 +118,8 @@ class CommandTime:
         if self.budget is None:
             return None
         left = self.budget - self.spent
-        return max(LEAST_FIT * left, left - SPARE * sum(stage.seconds for stage in self.after), 0.0)
+        after = self.pace * sum(stage.seconds for stage in self.after)
+        return max(LEAST_FIT * left, left - SPARE * after, 0.0)
 
     def __call__(self, stage: str) -> None:
         """A stage of the command begins."""
@@ -137,13 +150,20 @@ class CommandTime:
         planned = sum(one.seconds for one in self.after if one.name == stage)
         return self.budget is None or self.pace * planned <= self.budget - self.spent
 
-    def affordable(self, stage: str, each: float | None = None) -> int | None:
-        """Predictions that the stage may make, as many as it likes (None) without a budget.
-
-        ``each`` takes so many seconds, by default as planned.
-        """
-        found = [one for one in self.after if one.name == stage]
-        if self.budget is None or not found:
+    def affordable(self, each: float) -> int | None:
+        """Predictions of ``each`` so many seconds that a stage may make; None without a budget: all."""
+        if self.budget is None:
             return None
-        each = self.pace * found[0].each if each is None else each
         return int(max(0.0, PREDICTED * (self.budget - self.spent)) / max(each, 1e-9))
+
+    def thinned(self, split: Split, predict: Callable[[np.ndarray], Any], seed: int) -> Split:
+        """The split with as many held-out rows to score as the budget has time to ``predict``.
+
+        Some of them are predicted for that: how long one takes is known best from themselves.
+        """
+        few = split.X_test[:TIMED_ROWS]
+        if self.budget is None or len(few) == 0:
+            return split
+        began = self.spent
+        predict(few)
+        return split.scored(self.affordable((self.spent - began) / len(few)), seed)

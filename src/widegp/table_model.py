@@ -23,7 +23,7 @@ from widegp.data.target_kinds import TargetKind, coded, target_kind
 from widegp.estimator import WideGPRegressor
 from widegp.fitting import conditioned
 from widegp.held_out import HeldOut, rootogram
-from widegp.importance import ColumnStudy
+from widegp.importance import LEAST_ROWS, ColumnStudy
 from widegp.likelihoods.counts import Counts
 from widegp.metrics import rmse
 from widegp.notices import Notice, in_words
@@ -119,7 +119,7 @@ class TableModel:
         regressor = WideGPRegressor(random_state=chosen.seed, **(settings | for_the_fit))
         with _heard() as caught:
             regressor.fit(split.X, split.y, progress=stage.fitting)
-            split = split.scored(stage.affordable(PREDICTING), chosen.seed)
+            split = stage.thinned(split, regressor.predict_distribution, chosen.seed)
             found = Scored.of(regressor, split, chosen.seed, stage)
         if yardstick and found.held_out is not None and stage.allows(BOOSTING):
             stage(BOOSTING)
@@ -283,8 +283,8 @@ class Scored(NamedTuple):
         began = stage.spent
         own_sd = None if model.likelihood == "gaussian" else float(np.std(split.y))
         held_out, study = HeldOut.of(model, X, y, train_sd=own_sd), None
-        most = stage.affordable(SHUFFLING, (stage.spent - began) / len(y))
-        if len(y) > 1:
+        most = stage.affordable((stage.spent - began) / len(y))
+        if len(y) > 1 and (most is None or most > LEAST_ROWS * len(split.encoder.input_names) // 2):
             stage(SHUFFLING)
             # By the model that was scored: one that has seen these rows would make columns look needed.
             study = ColumnStudy.of(model.fitted_, X, y, source_columns(split.encoder), seed, most)
