@@ -79,9 +79,13 @@ class ColumnStudy:
     ranking: dict[str, Any]
 
     @classmethod
-    def of(cls, fitted: Any, X: np.ndarray, y: np.ndarray, sources: Sequence[Source], seed: int) -> Self:
+    def of(
+        cls, fitted: Any, X: np.ndarray, y: np.ndarray, sources: Sequence[Source], seed: int,
+        most: int | None = None,
+    ) -> Self:  # fmt: skip
+        """``most`` bounds the predictions further than `prepare` does."""
         kept = np.sort(np.random.default_rng(seed).permutation(len(X))[:KEPT_ROWS])
-        return cls(X[kept], rank_columns(fitted, X, y, sources, seed))
+        return cls(X[kept], rank_columns(fitted, X, y, sources, seed, most=most))
 
 
 def rank_columns(
@@ -91,6 +95,7 @@ def rank_columns(
     sources: Sequence[Source],
     seed: int = 0,
     progress: Listener | None = None,
+    most: int | None = None,
 ) -> dict[str, Any]:
     """`shuffle` of each column, and of columns that move together as one; JSON-able.
 
@@ -103,7 +108,7 @@ def rank_columns(
     groups = groups_together(correlations(X[:KEPT_ROWS], [source.inputs for source in sources]))
     joint = [tuple(j for k in group for j in sources[k].inputs) for group, _ in groups]
     shuffled = [source.inputs for source in sources] + joint
-    base = prepare(fitted, X, y, len(shuffled), seed)
+    base = prepare(fitted, X, y, len(shuffled), seed, most)
     found = []
     for done, inputs in enumerate(shuffled):
         if progress is not None:
@@ -117,11 +122,14 @@ def rank_columns(
     return {"inputs": alone, "together": together, "rows": len(base.X), "repeats": len(base.shifts)}
 
 
-def prepare(fitted: Any, X: np.ndarray, y: np.ndarray | None, n_groups: int, seed: int = 0) -> Shuffles:
-    """As many rows and repeats as the bound on predictions allows for ``n_groups`` columns."""
+def prepare(
+    fitted: Any, X: np.ndarray, y: np.ndarray | None, n_groups: int, seed: int = 0, most: int | None = None
+) -> Shuffles:
+    """As many rows and repeats as the bound on predictions allows for ``n_groups`` columns, and ``most``."""
     held = getattr(fitted, "fitted_", fitted)
     first = held[0] if isinstance(held, tuple) else held
     predictions = PREDICTIONS if first.rows is None else PREDICTIONS_SLOW
+    predictions = predictions if most is None else min(most, predictions)
     rows = np.random.default_rng(seed).permutation(len(X))[: max(LEAST_ROWS, predictions // n_groups)]
     rows = rows[: len(rows) // 2 * 2]
     X, y = X[rows], None if y is None else np.asarray(y, float)[rows]

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from widegp.command_time import BOOSTING, CONDITIONING, PREDICTING, SHUFFLING, Aftermath, CommandTime
 from widegp.data.columns import TableEncoding
 from widegp.data.ranges import outside_range
 from widegp.data.tables import open_table
 from widegp.estimator import WideGPRegressor, unfitted
 from widegp.held_out import HeldOut, HeldOutClasses
-from widegp.importance import ColumnStudy
+from widegp.importance import LEAST_ROWS, ColumnStudy
 from widegp.notices import Notice, in_words
 from widegp.persist import ModelFileError, TablePart, load_with_table, save_model
-from widegp.progress import Listener, Progress
+from widegp.progress import Listener
 from widegp.provenance import news, of_choice, of_machine, of_split, warned
 from widegp.sources import source_columns
 from widegp.table_split import Split, TableSettings, split_table
@@ -116,12 +116,7 @@ class TableModel:
             ``missing_target``) and `Reading` (``decimal``, ``thousands``, ``dates``, ``encoding``); all
             others are of the `WideGPRegressor`.
         """
-        began, date = time.perf_counter(), datetime.now(UTC)
-
-        def stage(name: str) -> None:
-            if progress is not None:
-                progress(Progress(name, seconds=time.perf_counter() - began))
-
+        stage, date = CommandTime(progress, settings.get("budget")), datetime.now(UTC)
         first, *further = [target] if isinstance(target, str) else target
         chosen = TableSettings.taken_from(settings, target=first, further=tuple(further))
         stage("reading the table")
@@ -129,16 +124,22 @@ class TableModel:
         predicted = target_of(table, (first, *further), settings)
         stage("encoding the columns")
         split = split_table(predicted.read(table), chosen)
+        columns = len(split.encoder.input_names)
+        neighbors = settings.get("predict_neighbors", 400)
+        stage.expect(split.X.shape, Aftermath(len(split.y_test), columns, neighbors), settings)
+        for_the_fit = {} if stage.budget is None else {"budget": stage.for_the_fit()}
         with _heard() as caught:
-            regressor = predicted.fitted(split, settings | {"random_state": chosen.seed}, progress)
+            asked = settings | for_the_fit | {"random_state": chosen.seed}
+            regressor = predicted.fitted(split, asked, stage.fitting)
+            split = stage.thinned(split, partial(predicted.mean, regressor), chosen.seed)
             found = Scored.of(predicted, regressor, split, chosen.seed, stage)
         beside: dict[str, Any] = {"yardstick": None}
-        if yardstick and found.held_out is not None:
-            stage("gradient boosting beside it")
+        if yardstick and found.held_out is not None and stage.allows(BOOSTING):
+            stage(BOOSTING)
             beside = predicted.beside(split, found.held_out, chosen.seed)
         given = regressor
-        if found.held_out is not None and not keep_held_out:
-            stage("conditioning on all rows")
+        if found.held_out is not None and not keep_held_out and stage.allows(CONDITIONING):
+            stage(CONDITIONING)
             given = predicted.conditioned(regressor, split)
         provenance = {
             "command": command,
@@ -149,7 +150,7 @@ class TableModel:
             },
             "settings": {k: v for k, v in settings.items() if k != "checkpoint"},
             "rows_conditioned_on": len(split.y if given is regressor else split.targets),
-            "seconds": round(time.perf_counter() - began, 3),
+            "seconds": round(stage.spent, 3),
             "warnings": [predicted.words] * bool(predicted.words) + warned(split) + news(caught),
             **of_split(split, chosen), **beside, **predicted.told(), **found.noted, **of_choice(given),
             **({"notations": list(split.notations)} if any(split.notations) else {}),
@@ -324,17 +325,19 @@ class Scored(NamedTuple):
 
     @classmethod
     def of(
-        cls, predicted: TableTarget, model: Any, split: Split, seed: int, stage: Callable[[str], None]
+        cls, predicted: TableTarget, model: Any, split: Split, seed: int, stage: CommandTime
     ) -> Self:
         X, y = split.X_test, split.y_test
         if not len(y):
             return cls()
-        stage("predicting the held-out rows")
+        stage(PREDICTING)
+        began = stage.spent
         held_out, study = predicted.scored(model, split), None
-        if len(y) > 1:
-            stage("shuffling the columns")
+        most = stage.affordable((stage.spent - began) / len(y))
+        if len(y) > 1 and (most is None or most > LEAST_ROWS * len(split.encoder.input_names) // 2):
+            stage(SHUFFLING)
             # By the model that was scored: one that has seen these rows would make columns look needed.
             view = predicted.view(model)
             ranked = view if hasattr(view, "predict_proba") else view.fitted_
-            study = ColumnStudy.of(ranked, X, y, source_columns(split.encoder), seed)
+            study = ColumnStudy.of(ranked, X, y, source_columns(split.encoder), seed, most)
         return cls(held_out, study, predicted.noted(model, split))

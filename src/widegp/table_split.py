@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from widegp.data.arrays import empty_mapped
+from widegp.data.arrays import empty_mapped, take
 from widegp.data.columns import Survey, TableEncoding, TrainingRows, learn, survey
 from widegp.data.errors import Problems, TableError, quoted
 from widegp.data.kinds import LeftOutMeans
@@ -23,6 +23,8 @@ from widegp.notices import Notice
 
 # Fewer training rows than this leave nothing to estimate from.
 LEAST_ROWS = 3
+# Fewer held-out rows say too little, whatever the hurry.
+LEAST_SCORED = 200
 # Encoded rows beyond these bytes lie in a file.
 IN_MEMORY = 2 << 30
 # Rows are encoded in parts of about this many numbers.
@@ -61,6 +63,7 @@ class Split:
     """Encoded rows (n, I) and targets (n,), or (n, T) for several outputs, the ``n_train`` training rows
     first, then the held-out ones.
 
+    n_scored : held-out rows that are scored, the first of them; None for all.
     notations : how further outputs are written where they are text.
     """
 
@@ -68,6 +71,7 @@ class Split:
     rows: np.ndarray
     targets: np.ndarray
     n_train: int
+    n_scored: int | None = None
     warnings: Counter[Notice] = field(default_factory=Counter)
     notations: tuple[str, ...] = ()
 
@@ -81,11 +85,24 @@ class Split:
 
     @property
     def X_test(self) -> np.ndarray:
-        return self.rows[self.n_train :]
+        return self.rows[self._scored]
 
     @property
     def y_test(self) -> np.ndarray:
-        return self.targets[self.n_train :]
+        return self.targets[self._scored]
+
+    @property
+    def _scored(self) -> slice:
+        return slice(self.n_train, None if self.n_scored is None else self.n_train + self.n_scored)
+
+    def scored(self, most: int | None, seed: int = 0) -> Split:
+        """At most ``most`` held-out rows, drawn at random, are scored, yet no fewer than LEAST_SCORED."""
+        held_out = len(self.targets) - self.n_train
+        if most is None or held_out <= (most := max(most, LEAST_SCORED)):
+            return self
+        order = np.arange(len(self.targets))
+        order[self.n_train :] = self.n_train + np.random.default_rng(seed).permutation(held_out)
+        return replace(self, rows=take(self.rows, order), targets=self.targets[order], n_scored=most)
 
 
 def split_table(table: Any, settings: TableSettings) -> Split:
@@ -118,7 +135,8 @@ def split_table(table: Any, settings: TableSettings) -> Split:
     rows, noticed = _encoded(source, encoding, means, training, order)
     without = len(found.y) - len(order)
     noticed += Counter({Notice("no target", settings.target): without})
-    return Split(encoding, rows, targets[order], n_train, noticed, notations)
+    noticed += Counter(notice for notice in found.target_notes if notice.kind == "notation")
+    return Split(encoding, rows, targets[order], n_train, warnings=noticed, notations=notations)
 
 
 class Surveyed(NamedTuple):

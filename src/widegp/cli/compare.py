@@ -72,8 +72,8 @@ def compare(
     """Score widegp beside other models on the same rows.
 
     The others are the mean, linear regression and gradient boosting, which has no intervals of its own: once
-    it gets one sd from its cross-validated residuals, once the ends of the interval from quantile losses. All
-    models get the same inputs; nothing is tuned. The time of each is that from the training rows to
+    it gets one sd from its cross-validated residuals, once the ends of its intervals from quantile losses.
+    All models get the same inputs; nothing is tuned. The time of each is that from the training rows to
     predictions with intervals of the held-out rows. Beside classes the others are their shares, logistic
     regression and gradient boosting; beside counts (--likelihood) Poisson regression and boosting.
 
@@ -209,7 +209,7 @@ def _read_as(level: float, rows: int) -> list[str]:
         "RMSE, NLL, CRPS: lower is better, best in bold. Coverage should be the level in its head; chance"
         f" alone gives {percent(low)} to {percent(high)} at {percent(level)}.",
         "Time: from the training rows to predictions with intervals of the held-out rows, for every model"
-        " alike (gradient boosting is fitted five more times for its sd, three times for quantiles).",
+        " alike (gradient boosting is fitted five more times for its sd, six more times for quantiles).",
     ]
 
 

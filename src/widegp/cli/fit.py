@@ -40,6 +40,7 @@ def fit(
     ard: options.Ard = False,
     transform: options.TransformOption = None,
     plain: options.Plain = False,
+    conformal: options.Conformal = False,
     budget: options.Budget = None,
     test_fraction: options.TestFraction = 0.1,
     seed: options.Seed = 0,
@@ -85,8 +86,8 @@ def fit(
     settings = options.regressor_settings(
         kernel=kernel, rank=rank, neighbors=neighbors, predict_neighbors=predict_neighbors,
         approximation=approximation, anchors=anchors, ard=ard, transform=transform, plain=plain,
-        budget=budget, backend=backend, checkpoint=None if journal is None else str(journal),
-        likelihood=likelihood,
+        conformal=conformal, budget=budget, backend=backend, likelihood=likelihood,
+        checkpoint=None if journal is None else str(journal),
     )  # fmt: skip
     if resume and journal is not None:
         _say_what_is_resumed(journal)
@@ -118,6 +119,8 @@ def _fitted(
     with warnings.catch_warnings():
         # They are kept with the model and shown with the scores.
         warnings.simplefilter("ignore")
+        if display.budget is not None:
+            settings = settings | {"budget": max(1.0, display.budget - display.spent)}
         model = TableModel.fit(
             table, targets, progress=display.update, command=_command(), **split, **settings
         )
@@ -187,6 +190,8 @@ def _command() -> str:
 
 
 def _show(model: TableModel, out: Path, as_json: bool, verbose: bool) -> None:
+    from widegp.report.formatting import seconds
+
     if model.held_out is None:
         _show_unscored(model, out, as_json)
         return
@@ -198,12 +203,15 @@ def _show(model: TableModel, out: Path, as_json: bool, verbose: bool) -> None:
 
     screen = console()
     render_terminal(summary, screen, verbose)
-    _print_left_out(model)
     told = model.provenance
+    for text in told.get("remarks", ()):
+        typer.echo(text)
+    _print_left_out(model)
     seen = f"conditioned on all {told['rows_conditioned_on']:,} rows"
     if told["rows_conditioned_on"] == told["rows"]:
         seen = f"fitted on the {told['rows']:,} training rows"
-    screen.print(f"Saved to {out}: the model as scored, {seen}.", markup=False)
+    took = seconds(told["seconds"])
+    screen.print(f"Saved to {out} after {took}: the model as scored, {seen}.", markup=False)
 
 
 def _print_left_out(model: TableModel) -> None:
@@ -249,6 +257,8 @@ def _show_unscored(model: TableModel, out: Path, as_json: bool) -> None:
         return
     for text in told["warnings"]:
         warn(text)
+    for text in told.get("remarks", ()):
+        typer.echo(text)
     _print_left_out(model)
     typer.echo(f"Fit: {first.result.reason}. No row was held out, so there are no scores.")
     typer.echo(f"Saved to {out}: the model fitted on all {told['rows']:,} rows.")

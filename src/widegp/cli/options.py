@@ -151,8 +151,12 @@ Plain = Annotated[
     bool,
     typer.Option("--plain", help="Standardised inputs, one metric, one noise: try nothing on held-out rows."),
 ]
+Conformal = Annotated[
+    bool, typer.Option("--conformal", help="Calibrate the intervals on a tenth of the rows, kept apart.")
+]
 Budget = Annotated[
-    float | None, typer.Option(parser=seconds, metavar="TIME", help="Time to fit, like 90s or 5m.")
+    float | None,
+    typer.Option(parser=seconds, metavar="TIME", help="Time for the whole command, like 90s or 5m."),
 ]
 TestFraction = Annotated[
     float, typer.Option(callback=fraction, help="Share of the rows kept apart for the scores.")

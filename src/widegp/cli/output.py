@@ -48,23 +48,26 @@ def summary_of(model: TableModel, explained: bool = False) -> dict[str, Any]:
 
     held_out: Any = model.held_out
     assert held_out is not None
-    explanation = _explanation(model) if explained else None
+    ranking = None if model.study is None else model.study.ranking
+    explanation = _explanation(model, ranking) if explained else None
     columns, told = model.encoder.summary(), model.provenance
     if model.outputs is None:
         return summarise(
             model.regressor, held_out, columns, told, explanation=explanation,
-            feature_names=model.encoder.feature_names,
+            feature_names=model.encoder.feature_names, ranking=ranking,
         )  # fmt: skip
     make = summarise_outputs if model.classes is None else summarise_classes
     return make(held_out, told, [part.result for part in model.parts], columns, explanation)
 
 
-def _explanation(model: TableModel) -> dict[str, Any]:
+def _explanation(model: TableModel, ranking: dict[str, Any] | None) -> dict[str, Any]:
+    from widegp.cli.display import bar
     from widegp.explain import explain
     from widegp.sources import source_columns
 
-    return explain(
-        model.predicted.view(model.regressor), model.inputs_held(), model.encoder.feature_names,
-        sources=source_columns(model.encoder), outputs=model.outputs,
-        ranking=None if model.study is None else model.study.ranking,
-    )  # fmt: skip
+    with bar(console(stderr=True)) as progress:
+        return explain(
+            model.predicted.view(model.regressor), model.inputs_held(), model.encoder.feature_names,
+            sources=source_columns(model.encoder), outputs=model.outputs, ranking=ranking,
+            progress=progress,
+        )  # fmt: skip
