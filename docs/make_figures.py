@@ -16,7 +16,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from widegp import WideGPRegressor, designs, metrics
+from widegp import WideGPClassifier, WideGPRegressor, designs, metrics
 from widegp.conformal import ConformalCalibration
 from widegp.identifiability import shape_correlations
 from widegp.kernels import Mixed, ReLU
@@ -247,6 +247,38 @@ def metric() -> Figure:
     return figure
 
 
+def targets() -> Figure:
+    """Probabilities of three classes with sets of 90%, and counts hung from what is expected."""
+    figure, (left, right) = panels(2)
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, 400)
+    f = np.column_stack([-2 * x, np.full(400, 1.0), 2 * x - 1])
+    y = np.argmax(f + rng.gumbel(size=f.shape), axis=1)
+    settings: Any = {"approximation": "vfe", "rank": 20, "metric": "iso", "random_state": 0}
+    model = WideGPClassifier(conformal=True, scale_inputs="standard", **settings).fit(x[:, None], y)
+    grid = np.linspace(-3, 3, 200)
+    p, sets = model.predict_proba(grid[:, None]), model.predict_set(grid[:, None], 0.9)
+    for c, colour in enumerate((BLUE, ORANGE, VERMILLION)):
+        left.plot(grid, p[:, c], color=colour, lw=1.8, label="abc"[c])
+        held = np.where(sets[:, c], -0.06 - 0.05 * c, np.nan)
+        left.plot(grid, held, color=colour, lw=4, solid_capstyle="butt")
+    left.set(xlabel="x", ylabel="probability; below: sets of 90%", ylim=(-0.22, 1.02))
+    left.legend(frameon=False, fontsize=8, ncols=3, loc="upper center")
+    counts = rng.poisson(rng.gamma(2, 0.5, 400) * np.exp(0.8 + 0.4 * x))
+    for name, colour in (("poisson", VERMILLION), ("negative-binomial", BLUE)):
+        own = WideGPRegressor.plain(likelihood=name, approximation="vfe", rank=20, random_state=0)
+        found = own.fit(x[:, None], counts).predict_distribution(x[:, None])
+        k = np.arange(13)
+        expected = np.diff([found.cdf(np.full(400, t)).sum() for t in (-1, *k)])
+        right.plot(k, np.sqrt(expected), "o-", color=colour, ms=3, lw=1.4, label=f"expected, {name}")
+    seen = np.sqrt(np.bincount(counts, minlength=13)[:13])
+    right.bar(k, seen, bottom=np.sqrt(expected) - seen, color=GREY, alpha=0.4, label="rows, hung")
+    right.axhline(0, color=GREY, lw=1)
+    right.set(xlabel="count", ylabel="square root of rows")
+    right.legend(frameon=False, fontsize=8)
+    return figure
+
+
 FIGURES: dict[str, Callable[[], Figure]] = {
     "metric": metric,
     "first-fit": first_fit,
@@ -257,6 +289,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "inputs": inputs,
     "designs": design_spread,
     "conformal": conformal,
+    "targets": targets,
 }
 
 

@@ -62,9 +62,14 @@ def test_boosting_predicts_as_scikit_learn_and_admits_its_error():
 
 def test_boosted_quantiles_see_noise_that_changes():
     split = make_split(3000, 1000, noise=lambda X: np.where(X[:, 0] > 0, 2.0, 0.2))
-    sd = boosted_quantiles(split, 0.9, 0).sd
+    found = boosted_quantiles(split, 0.9, 0)
     loud = split.X_test[:, 0] > 0
-    assert np.median(sd[loud]) > 3 * np.median(sd[~loud])
+    assert np.median(found.sd[loud]) > 3 * np.median(found.sd[~loud])
+    # Its intervals are those of its quantiles, at every level that is shown.
+    score = found.score("it", split.y_test, 0.9, 1.0)
+    for level, told in ((0.5, score.coverage_50), (0.8, score.coverage_80), (0.9, score.coverage)):
+        lower, upper = found.own[level]
+        assert told == np.mean((lower <= split.y_test) & (split.y_test <= upper))
 
 
 def test_scores_of_a_gaussian():

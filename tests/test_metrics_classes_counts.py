@@ -103,3 +103,8 @@ def test_energy_score():
 def test_bad_arguments_of_class_scores(y, p, words):
     with pytest.raises(ValueError, match=words):
         metrics.log_loss(y, p)
+
+
+def test_accuracy():
+    assert metrics.accuracy(Y, P) == pytest.approx(sk.accuracy_score(Y, P > 0.5))
+    assert metrics.accuracy(Y3, P3) == pytest.approx(sk.accuracy_score(Y3, P3.argmax(1)))

@@ -113,3 +113,16 @@ def test_latent_of_a_class_has_no_units():
     with pytest.raises(ValueError, match="decision_function"):
         _ = ResponsePredictive(Bernoulli(), M, V).latent
     assert len(ResponsePredictive(Poisson(), M, V)) == 3
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "student-t", "logit", "poisson", "negative-binomial"])
+def test_integer_weights_are_repeated_rows(likelihood):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(30, 2))
+    y = rng.poisson(np.exp(0.5 * X[:, 0])).astype(float)
+    y = np.minimum(y, 1.0) if likelihood == "logit" else y
+    weight = rng.integers(0, 4, 30)
+    model = WideGPRegressor.plain(likelihood=likelihood, random_state=0, approximation="exact")
+    weighted = model.fit(X, y, sample_weight=weight).predict(X)
+    repeated = model.fit(np.repeat(X, weight, axis=0), np.repeat(y, weight)).predict(X)
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-8, atol=1e-8)

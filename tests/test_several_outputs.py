@@ -1,4 +1,4 @@
-"""y of shape (n, T): one kernel, own noise."""
+"""y of shape (n, T): inputs and metric are shared, all else is each output's own."""
 
 from __future__ import annotations
 
@@ -7,16 +7,7 @@ import pytest
 
 import widegp
 from widegp import WideGPRegressor
-from widegp.approximations.build import Builder
-from widegp.approximations.layout import Dials
-from widegp.compute.backend import choose_backend
-from widegp.inference.objective import start_values
-from widegp.inference.parameters import ParameterSpace
-from widegp.inference.priors import default_priors, penalty
-from widegp.inference.several import SeveralProblem
-from widegp.kernels.registry import named
-
-KERNEL = named("mixed").replace(sigma_u2=0.5)
+from widegp.several_fit import leading
 
 
 def table(n, seed=0):
@@ -27,29 +18,8 @@ def table(n, seed=0):
     return X, f * [1.0, 100.0] + [0.0, 50.0], (f + rng.normal(size=(n, 2)) * [0.1, 0.5]) * [1, 100] + [0, 50]
 
 
-def test_the_loss_is_the_sum_of_dense_ones_and_its_gradient_that_of_differences():
-    rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(25, 3)), rng.normal(size=(25, 3))
-    problem = SeveralProblem(KERNEL, Y, default_priors(KERNEL, 3, False))
-    values = start_values(KERNEL, 0.3, np.array([0.7, -0.4]), None)
-    space = ParameterSpace.of(KERNEL, values, problem.psi_bounds)
-    backend = choose_backend(KERNEL, "native")
-    builder = Builder(X, Dials("exact", 1, 0, "kmeans", "random", None), backend, 0)
-    objective = problem.on(builder.build(KERNEL), space)
-    z = space.pack(values)
-    K, loss = np.asarray(backend.cross(KERNEL, X, X)), penalty(problem.priors, values)[0]
-    for y, noise in zip(Y.T, 0.3 * np.exp([0, 0.7, -0.4]), strict=True):
-        C = K + noise * np.eye(25)
-        loss += 0.5 * (y @ np.linalg.solve(C, y) + np.linalg.slogdet(C)[1] + 25 * np.log(2 * np.pi))
-    answer = objective(z)
-    assert answer.value == pytest.approx(loss, rel=1e-10)
-    for j, unit in enumerate(np.eye(len(z))):
-        slope = (objective(z + 1e-5 * unit).value - objective(z - 1e-5 * unit).value) / 2e-5
-        assert answer.gradient[j] == pytest.approx(slope, rel=1e-5, abs=1e-6)
-
-
 @pytest.mark.parametrize("approximation", ["exact", "full-scale"])
-def test_outputs_share_the_kernel_and_keep_their_units_and_noise(approximation, tmp_path):
+def test_outputs_keep_their_units_and_noise(approximation, tmp_path):
     X, f, Y = table(260)
     model = WideGPRegressor.plain(approximation=approximation, rank=40, neighbors=10, random_state=0)
     model.fit(X[:200], Y[:200])
@@ -58,7 +28,7 @@ def test_outputs_share_the_kernel_and_keep_their_units_and_noise(approximation, 
     error = np.sqrt(np.mean((mean - f[200:]) ** 2, axis=0)) / np.std(f, axis=0)
     assert np.all(error < 0.35)
     first, second = model.params_
-    assert first["sigma_u2"] == second["sigma_u2"] and second["sigma_eps2"] > 4 * first["sigma_eps2"]
+    assert second["sigma_eps2"] > 4 * first["sigma_eps2"]
     lower, upper = model.predict_interval(X[200:])
     assert np.all(np.mean((lower <= Y[200:]) & (Y[200:] <= upper), axis=0) > 0.8)
     assert model.predict_quantiles(X[200:], [0.1, 0.9]).shape == (60, 2, 2)
@@ -68,14 +38,33 @@ def test_outputs_share_the_kernel_and_keep_their_units_and_noise(approximation, 
     np.testing.assert_array_equal(widegp.load(tmp_path / "m.widegp").predict(X[200:]), mean)
 
 
-def test_two_equal_outputs_predict_as_one_does():
+@pytest.mark.slow
+def test_inputs_and_metric_are_shared_and_warps_are_not():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(160, 4))
+    f = np.sin(2 * X[:, 0])
+    other = np.exp(2 * f + 0.4 * rng.normal(size=160))
+    Y = np.column_stack([f + 0.1 * rng.normal(size=160), other])
+    model = WideGPRegressor(random_state=0, max_iter=30).fit(X, Y)
+    first, second = model.fitted_
+    np.testing.assert_array_equal(first.inputs.transform(X[:5]), second.inputs.transform(X[:5]))
+    assert first.metric is not None, "one input of four matters"
+    assert second.warp.name != "none" and first.params["sigma_eps2"] != second.params["sigma_eps2"]
+
+
+def test_plain_outputs_are_those_of_one_fit_each():
     X, _, Y = table(80)
-    plain = WideGPRegressor.plain(approximation="exact", random_state=0, priors=None)
-    twice = plain.fit(X[:60], Y[:60, [0, 0]]).predict(X[60:])
-    np.testing.assert_allclose(twice[:, 0], twice[:, 1], rtol=1e-6)
-    once = WideGPRegressor.plain(approximation="exact", random_state=0, priors=None).fit(X[:60], Y[:60, 0])
-    # Without priors the loss of two equal outputs is twice that of one, with the same optimum.
-    np.testing.assert_allclose(twice[:, 0], once.predict(X[60:]), atol=1e-2 * np.std(Y[:, 0]))
+    plain = WideGPRegressor.plain(approximation="exact", random_state=0)
+    together = plain.fit(X[:60], Y[:60]).predict(X[60:])
+    each = [plain.fit(X[:60], y).predict(X[60:]) for y in Y[:60].T]
+    np.testing.assert_allclose(together, np.stack(each, axis=1), rtol=1e-9)
+
+
+def test_the_leading_component_has_unit_variance_and_takes_a_constant_output():
+    Y = np.random.default_rng(0).normal(size=(50, 1)) * [1.0, 5.0, 0.0] + [0.0, 3.0, 7.0]
+    lead = leading(Y)
+    assert lead.std() == pytest.approx(1.0)
+    assert abs(np.corrcoef(lead, Y[:, 0])[0, 1]) == pytest.approx(1.0)
 
 
 def test_what_several_outputs_do_not_have_is_said():

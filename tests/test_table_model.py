@@ -144,7 +144,7 @@ class TestFit:
         with pytest.warns(UserWarning, match="not converged"):
             model = TableModel.fit(table.set_column(0, "x", pa.array(x)), "y", **(SETTINGS | {"max_iter": 1}))
         assert any(
-            "1 value of 'x' outside the training range" in text for text in model.provenance["warnings"]
+            "1 value of 'x' outside the training range" in text for text in model.provenance["details"]
         )
 
     def test_an_unknown_target_of_a_large_table_is_found_before_its_rows(self, tmp_path, monkeypatch):
@@ -246,7 +246,7 @@ class TestFrames:
 
     def test_rows_without_a_target_are_left_out_with_a_line(self, fitted):
         assert fitted.provenance["rows"] + fitted.provenance["rows_held_out"] == 398
-        assert "2 rows without the target 'price' left out." in fitted.provenance["warnings"]
+        assert "2 rows without the target 'price' left out." in fitted.provenance["remarks"]
         with pytest.raises(TableError, match=r"'price' is missing in row 4 \(2 of 400 rows\); drop"):
             TableModel.fit(awkward(), "price", missing_target="error")
 

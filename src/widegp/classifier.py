@@ -16,19 +16,22 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from widegp.fitted import FittedGP
+from widegp.class_sets import SetsMixin, fit_apart
+from widegp.inference.watch import Watch
 from widegp.kernels.base import Kernel
 from widegp.laplace import Response
-from widegp.latent_fit import fit_latent, latent_builder, latent_model, merged_rows, weighted_scaler
-from widegp.likelihoods import Bernoulli
+from widegp.laplace_classes import ClassResponse
+from widegp.latent_fit import fit_latent, latent_builder, latent_models, merged_rows, weighted_scaler
+from widegp.likelihoods import Bernoulli, Softmax
+from widegp.progress import Listener
 from widegp.training_table import checked_rows
 
 
-class WideGPClassifier(ClassifierMixin, BaseEstimator):
+class WideGPClassifier(SetsMixin, ClassifierMixin, BaseEstimator):
     """P(y = class | x) = s(level + f(x)), f ~ GP(0, K), by Laplace's approximation; s logistic or Phi.
 
-    Probabilities are integrated over f. More than two classes are fitted one against the rest, and their
-    probabilities divided by their sum.
+    More than two classes have a function each, P(y = c | x) = softmax(level + f(x))_c, under one kernel,
+    metric, anchors and neighbours, estimated jointly. Probabilities are integrated over f.
 
     Parameters
     ----------
@@ -37,14 +40,16 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
         estimated with at most 200 anchors, and predictions made with ``rank``.
     approximation : ``"auto"`` (exact up to 500 rows, then full-scale), or a name as for `WideGPRegressor`.
         Beside anchors: neighbours alone (``"vecchia"``) say little where every row is as noisy as a class is.
-    link : ``"logit"`` or ``"probit"``.
+    link : ``"logit"``, the softmax for more than two classes, or ``"probit"``, for two.
     class_weight : None, ``"balanced"`` or a mapping of classes to weights.
+    conformal : keep rows apart, as `WideGPRegressor` does, to size the sets of ``predict_set`` by.
 
     Attributes
     ----------
     classes_ : the classes, sorted.
-    fitted_ : one `FittedGP` for two classes, else one for each class.
-    converged_ : whether the fits ended converged.    n_iter_ : iterations, those of the longest.
+    fitted_ : a tuple of one `FittedGP` for two classes, else of one for each class.
+    calibration_ : `ClassCalibration`, with ``conformal=True``, else None.
+    converged_ : whether the fit ended converged.    n_iter_ : its iterations.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
         budget: float | None = None,
         backend: str = "auto",
         engine: Any = "auto",
+        conformal: bool = False,
     ) -> None:
         self.kernel = kernel
         self.approximation = approximation
@@ -89,9 +95,19 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
         self.budget = budget
         self.backend = backend
         self.engine = engine
+        self.conformal = conformal
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Estimate the parameters from X (n, I) and classes y (n,); a row of weight w counts as w rows."""
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *,
+        progress: Listener | None = None,
+    ) -> Self:  # fmt: skip
+        """Estimate the parameters from X (n, I) and classes y (n,); a row of weight w counts as w rows.
+
+        ``progress(event)`` is called as for `WideGPRegressor.fit`.
+        """
+        if self.conformal:
+            return fit_apart(self, X, y, sample_weight, progress)
+        self.calibration_ = None
         began = time.perf_counter()
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
@@ -105,31 +121,39 @@ class WideGPClassifier(ClassifierMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         scaler = weighted_scaler(rows, weight, self.scale_inputs)
         builder = latent_builder(self, scaler.transform(rows), seed)
-        ones = [1.0] if len(self.classes_) == 2 else [float(c) for c in range(len(self.classes_))]
-        parts: list[FittedGP] = []
-        for one in ones:
-            likelihood, seen = Bernoulli(self.link), (codes == one).astype(float)
-            level = likelihood.level(seen, weight=weight)
-            left = None if self.budget is None else max(0.0, self.budget - time.perf_counter() + began)
-            share = None if left is None else left / (len(ones) - len(parts))
-            estimate = fit_latent(self, builder, Response(likelihood, seen, level, weight), share)
-            parts.append(latent_model(self, estimate, scaler, level))
-        self.fitted_ = tuple(parts)
-        self.converged_ = all(part.result.converged for part in parts)
-        self.n_iter_ = max(1, *(part.result.n_iter for part in parts))
+        response = self._response(codes, weight)
+        left = None if self.budget is None else max(0.0, self.budget - time.perf_counter() + began)
+        watch = Watch(() if progress is None else (progress,))
+        estimate = fit_latent(self, builder, response, left, watch)
+        self.fitted_ = latent_models(self, estimate, scaler, response.offset)
+        result = self.fitted_[0].result
+        self.converged_, self.n_iter_ = result.converged, max(1, result.n_iter)
         if not self.converged_:
-            reasons = {str(part.result.reason) for part in parts if not part.result.converged}
-            warnings.warn(f"The fit has not converged: {', '.join(sorted(reasons))}.", ConvergenceWarning, 2)
+            warnings.warn(f"The fit has not converged: {result.reason}.", ConvergenceWarning, 2)
         return self
+
+    def _response(self, codes: np.ndarray, weight: np.ndarray) -> Response | ClassResponse:
+        """Classes by number, (n,), under the likelihood asked for, f about its level."""
+        if len(self.classes_) == 2:
+            two = Bernoulli(self.link)
+            return Response(two, codes, two.level(codes, weight=weight), weight)
+        if self.link != "logit":
+            raise ValueError(
+                f"link={self.link!r} is of two classes and y has {len(self.classes_)}; use link='logit'."
+            )
+        several = Softmax(len(self.classes_))
+        return ClassResponse(several, codes, several.level(codes, weight), weight)
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """P(class | x) at the rows of X (q, I), f integrated out: (q, C), columns as in ``classes_``."""
         check_is_fitted(self, "fitted_")
         rows = checked_rows(self, X)
-        p = np.stack([part.predictive(rows).mean for part in self.fitted_], axis=1)
         if len(self.classes_) == 2:
-            return np.concatenate([1 - p, p], axis=1)
-        return p / p.sum(axis=1, keepdims=True)
+            p = self.fitted_[0].predictive(rows).mean
+            return np.stack([1 - p, p], axis=1)
+        moments = [part.latent(rows) for part in self.fitted_]
+        mean, variance = (np.stack(parts, axis=1) for parts in zip(*moments, strict=True))
+        return Softmax(len(self.classes_)).predictive(mean, variance).probabilities
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """E[level + f]: (q,) for two classes, above 0 where the second is likelier; else (q, C)."""

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 
 from widegp import metrics
 from widegp.estimator import WideGPRegressor
 from widegp.held_out import HeldOut
 from widegp.progress import Listener, Progress
 from widegp.table_split import Split
-from widegp.yardstick import booster, class_booster
+from widegp.yardstick import booster
 
 FOLDS = 5
+# Beside the level asked for, intervals of these are looked at.
+LEVELS = (0.5, 0.8)
 WIDEGP = "widegp"
 
 
@@ -28,7 +30,7 @@ class Score:
 
     coverage, width : share of rows inside their interval of the level asked for, and its mean length.
     seconds : from the training rows to predictive distributions of the held-out rows, all that they need
-        included: gradient boosting is fitted five more times for its sd, three times for its quantiles.
+        included: gradient boosting is fitted five more times for its sd, six more times for its quantiles.
     coverage_50, coverage_80 : shares of rows inside their central intervals of 50% and 80%.
     """
 
@@ -46,21 +48,30 @@ class Score:
         return asdict(self)
 
 
+Ends = tuple[np.ndarray, np.ndarray]
+
+
 @dataclass(frozen=True)
 class Gaussian:
-    """N(mean_i, sd_i^2) for each held-out row, (q,) each; the interval of a level is mean -+ z sd."""
+    """N(mean_i, sd_i^2) for each held-out row, (q,) each.
+
+    own : intervals by level that a model has of its own, ends (q,) each; else they are mean -+ z sd.
+    """
 
     mean: np.ndarray
     sd: np.ndarray
+    own: Mapping[float, Ends] = field(default_factory=dict)
+
+    def interval(self, level: float) -> Ends:
+        half = ndtri((1 + level) / 2) * self.sd
+        return self.own.get(level, (self.mean - half, self.mean + half))
 
     def score(self, name: str, y: np.ndarray, level: float, seconds: float) -> Score:
-        half = ndtri((1 + level) / 2) * self.sd
-        lower, upper = self.mean - half, self.mean + half
-        depth = np.abs(2 * ndtr((y - self.mean) / self.sd) - 1)
+        lower, upper = self.interval(level)
+        own, half, most = (metrics.coverage(y, *self.interval(p)) for p in (level, *LEVELS))
         return Score(
             name, metrics.rmse(y, self.mean), metrics.nlpd(y, self.mean, self.sd),
-            metrics.crps(y, self.mean, self.sd), metrics.coverage(y, lower, upper),
-            float(np.mean(upper - lower)), seconds, *_central(depth),
+            metrics.crps(y, self.mean, self.sd), own, float(np.mean(upper - lower)), seconds, half, most,
         )  # fmt: skip
 
 
@@ -88,10 +99,15 @@ def compare(
     began = time.perf_counter()
     model = WideGPRegressor(random_state=seed, **settings).fit(split.X, split.y, progress=progress)
     held_out = HeldOut.of(model, split.X_test, split.y_test, level)
-    spent, scores = time.perf_counter() - began, held_out.scores()
+    yield score_of(held_out, time.perf_counter() - began)
+
+
+def score_of(held_out: HeldOut, seconds: float) -> Score:
+    """The score of widegp."""
+    scores = held_out.scores()
     kept = {key: scores[key] for key in ("rmse", "nll", "crps", "coverage", "width")}
     half, most = _central(held_out.depth)
-    yield Score(WIDEGP, **kept, seconds=spent, coverage_50=half, coverage_80=most)
+    return Score(WIDEGP, **kept, seconds=seconds, coverage_50=half, coverage_80=most)
 
 
 def mean_predictor(split: Split, level: float, seed: int) -> Gaussian:
@@ -129,13 +145,21 @@ def boosting(split: Split, level: float, seed: int) -> Gaussian:
 
 
 def boosted_quantiles(split: Split, level: float, seed: int) -> Gaussian:
-    """Gradient boosting of the mean and of both ends of the interval; sd = width / (2 z)."""
-    lower, upper = (
-        booster(seed, "quantile", q).fit(split.X, split.y).predict(split.X_test)
-        for q in ((1 - level) / 2, (1 + level) / 2)
-    )
+    """Gradient boosting of the mean and of both ends of each interval; where only a density will do, it is
+
+    Gaussian with the sd of the widest, width / (2 z).
+    """
+    own: dict[float, Ends] = {}
+    for p in dict.fromkeys((*LEVELS, level)):
+        lower, upper = (
+            booster(seed, "quantile", q).fit(split.X, split.y).predict(split.X_test)
+            for q in ((1 - p) / 2, (1 + p) / 2)
+        )
+        # Fitted apart, the two may cross.
+        own[p] = np.minimum(lower, upper), np.maximum(lower, upper)
     mean = booster(seed).fit(split.X, split.y).predict(split.X_test)
-    return Gaussian(mean, _positive(np.abs(upper - lower) / (2 * ndtri((1 + level) / 2)), split))
+    width = own[level][1] - own[level][0]
+    return Gaussian(mean, _positive(width / (2 * ndtri((1 + level) / 2)), split), own)
 
 
 def _positive(sd: np.ndarray, split: Split) -> np.ndarray:
@@ -148,74 +172,4 @@ BASELINES: dict[str, Callable[[Split, float, int], Gaussian]] = {
     "linear regression": linear_regression,
     "gradient boosting": boosting,
     "gradient boosting, quantiles": boosted_quantiles,
-}
-
-
-@dataclass(frozen=True)
-class ClassScore:
-    """How one model's probabilities of two classes did on the held-out rows; see `widegp.metrics.classes`."""
-
-    model: str
-    log_loss: float
-    auc: float
-    brier: float
-    ece: float
-    accuracy: float
-    seconds: float
-
-    @classmethod
-    def of(cls, name: str, y: np.ndarray, p: np.ndarray, seconds: float) -> ClassScore:
-        """Of probabilities p (q,) of the second class, where y (q,) is 1."""
-        p = np.clip(p, 1e-15, 1 - 1e-15)
-        scores = (metrics.log_loss(y, p), metrics.auc(y, p), metrics.brier(y, p), metrics.ece(y, p))
-        return cls(name, *scores, float(np.mean((p > 0.5) == (y == 1))), seconds)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def compare_classes(
-    split: Split, settings: dict[str, Any], seed: int = 0, progress: Listener | None = None
-) -> Iterator[ClassScore]:
-    """A score per model of targets 0 and 1, as each is done: the baselines first."""
-    if not 0 < split.y_test.mean() < 1:
-        raise ValueError("The held-out rows are all of one class; hold out more rows.")
-    for name, predict in CLASS_BASELINES.items():
-        if progress:
-            progress(Progress(name))
-        began = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            p = predict(split, seed)
-        yield ClassScore.of(name, split.y_test, p, time.perf_counter() - began)
-    began = time.perf_counter()
-    model = WideGPRegressor(random_state=seed, **settings).fit(split.X, split.y, progress=progress)
-    p = model.predict(split.X_test)
-    yield ClassScore.of(WIDEGP, split.y_test, p, time.perf_counter() - began)
-
-
-def share(split: Split, seed: int) -> np.ndarray:
-    """The share of ones among the training rows, for every row."""
-    return np.full(len(split.y_test), split.y.mean())
-
-
-def logistic_regression(split: Split, seed: int) -> np.ndarray:
-    """scikit-learn's, of standardised inputs."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    return model.fit(split.X, split.y).predict_proba(split.X_test)[:, 1]
-
-
-def boosted_classes(split: Split, seed: int) -> np.ndarray:
-    """Gradient boosting of the log loss, with scikit-learn's own defaults."""
-    return class_booster(seed).fit(split.X, split.y).predict_proba(split.X_test)[:, 1]
-
-
-CLASS_BASELINES: dict[str, Callable[[Split, int], np.ndarray]] = {
-    "share": share,
-    "logistic regression": logistic_regression,
-    "gradient boosting": boosted_classes,
 }

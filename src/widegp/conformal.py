@@ -1,4 +1,4 @@
-"""Split-conformal calibration: intervals whose coverage holds in finite samples, whatever the model.
+"""Split-conformal calibration: intervals and sets whose coverage holds in finite samples, whatever the model.
 
     s_i = |Phi^-1(p_i)|,     q = s_(k),  k = ceil((c + 1) level),     levels Phi(-q), Phi(q)
 
@@ -12,6 +12,9 @@ of Phi^-1 a target 20 sd away still has a finite score, where p itself rounds to
 The promise is marginal: over calibration rows and new rows together. Given the calibration rows, the coverage
 is a draw from Beta(k, c + 1 - k), of sd about sqrt(level (1 - level) / c); it may also differ from region to
 region of the inputs.
+
+Classes have sets in place of intervals, by the same rule with the score s_i = 1 - p_i, p_i the probability of
+the class that came at calibration row i (`ClassCalibration`).
 """
 
 from __future__ import annotations
@@ -98,6 +101,63 @@ class ConformalCalibration:
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
         """The calibration that ``to_dict`` described."""
         return cls.from_standard_scores([math.inf if s is None else s for s in state["scores"]])
+
+
+@saveable
+@dataclass(frozen=True, eq=False)
+class ClassCalibration:
+    """C(x) = {c : 1 - p_c(x) <= q},  q = s_(k),  k = ceil((n + 1) level),  s_i = 1 - p_{y_i}(x_i), i = 1..n.
+
+    The least ambiguous sets (Sadinle, Lei and Wasserman 2019): of all rules that hold the class that came
+    with probability ``level``, the one with the fewest classes where p is right. A row at which every class
+    is improbable would get none: its set is the likeliest class, which can only add to what is promised.
+
+    Fields
+    ------
+    scores : (n,), 1 - probability of the class that came at each calibration row, in increasing order.
+    """
+
+    scores: np.ndarray
+
+    @classmethod
+    def fit(cls, p: ArrayLike, y: ArrayLike) -> Self:
+        """From probabilities p (n, C) at rows that the fit has not seen and the places y (n,) of the classes
+        that came among the columns; -1 for a class that has none, which no set then holds.
+        """
+        p, y = np.asarray(p, float), np.asarray(y)
+        if p.ndim != 2 or y.shape != (len(p),):
+            raise ValueError(f"p has shape {p.shape} and y {y.shape}; pass (n, C) and (n,).")
+        if np.isnan(p).any() or np.any((y != np.floor(y)) | (y < -1) | (y >= p.shape[1])):
+            last = p.shape[1] - 1
+            raise ValueError(f"Pass p without gaps, and y as whole numbers from 0 to {last}, or -1.")
+        places = y.astype(int)
+        came = p[np.arange(len(p)), places] if len(p) else np.empty(0)
+        return cls(np.sort(np.where(places < 0, math.inf, 1 - came)))
+
+    @property
+    def n_rows(self) -> int:
+        """n."""
+        return int(self.scores.size)
+
+    def sets(self, p: ArrayLike, level: float = 0.95) -> np.ndarray:
+        """Which classes the set of each row holds, (q, C), for probabilities p (q, C) of new rows.
+
+        All of them, with a warning, where too few rows were held out for ``level``.
+        """
+        p = np.asarray(p, float)
+        k = rank(self.n_rows, level)
+        if k > self.n_rows:
+            warnings.warn(
+                f"Sets of level {level} hold every class with {self.n_rows} calibration rows; calibrate on at"
+                f" least {rows_needed(level)}, or lower the level.", stacklevel=2,
+            )  # fmt: skip
+            return np.ones(p.shape, bool)
+        held: np.ndarray = (1 - p <= self.scores[k - 1]) | (p == p.max(axis=1, keepdims=True))
+        return held
+
+    def coverage(self, level: float) -> float:
+        """k / (n + 1): what sets asked for at ``level`` hold on average when scores have no ties."""
+        return rank(self.n_rows, level) / (self.n_rows + 1)
 
 
 def rank(n_rows: int, level: float) -> int:

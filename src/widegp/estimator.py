@@ -29,9 +29,12 @@ def _part(name: str) -> property:
     def get(model: WideGPRegressor) -> Any:
         check_is_fitted(model, "fitted_")
         if isinstance(model.fitted_, tuple):
-            # Several outputs share all but noise, level and scale.
             own = tuple(getattr(one, name) for one in model.fitted_)
-            return own if name == "params" else own[0]
+            if name in ("converged", "n_iter"):
+                return all(own) if name == "converged" else max(own)
+            if name == "result":
+                return next((result for result in own if not result.converged), own[0])
+            return own if name in ("params", "warp", "kernel", "theta") else own[0]
         return getattr(model.fitted_, name)
 
     return property(get)
@@ -110,7 +113,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     Attributes
     ----------
     fitted_ : `FittedGP`, everything that the fit left; the others are parts of it. For y (n, T) a tuple of T,
-        with one kernel, metric, anchors and neighbours; predictions have one column per output.
+        of which inputs and metric are those of all where that is no loss; predictions have a column for each.
     params_ : dict of the estimates by name, on the scale of standardised inputs and target.
     kernel_ : the kernel at the estimates.    anchors_ : (r, I), in the units of X.
     converged_, n_iter_, log_posterior_ : how the fit ended (log posterior density up to a constant).
@@ -264,8 +267,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     ) -> Self:  # fmt: skip
         """Estimate the parameters from X (n, I), y (n,) or (n, T) and prepare predictions.
 
-        T outputs share kernel, metric, anchors and neighbours and are independent given these; each has its
-        own noise, level and scale. Warps, varying noise, weights and other likelihoods are of one output.
+        T outputs are independent given inputs and metric, which are chosen once for all; kernel parameters,
+        warp, noise and tails are each output's own. Weights and other likelihoods are of one output.
 
         ``sample_weight`` (n,): a row of weight w counts as w rows with the same target. ``noise_variance``,
         (n,) or a number: variances of y given f where they are known, in the units of y squared; the noise is
@@ -374,12 +377,14 @@ def load(path: str | os.PathLike[str], backend: str | None = None) -> WideGPRegr
     """
     from widegp.persist import load_model
 
-    def make(**parameters: Any) -> WideGPRegressor | WideGPClassifier:
-        if "class_weight" not in parameters:
-            return WideGPRegressor(**parameters)
-        from widegp.classifier import WideGPClassifier
-
-        return WideGPClassifier(**parameters)
-
-    model: WideGPRegressor | WideGPClassifier = load_model(path, make, backend)
+    model: WideGPRegressor | WideGPClassifier = load_model(path, unfitted, backend)
     return model
+
+
+def unfitted(**parameters: Any) -> WideGPRegressor | WideGPClassifier:
+    """The estimator of these parameters, as a file holds them: a classifier has a ``class_weight``."""
+    if "class_weight" not in parameters:
+        return WideGPRegressor(**parameters)
+    from widegp.classifier import WideGPClassifier
+
+    return WideGPClassifier(**parameters)

@@ -114,6 +114,8 @@ def _journal(asked: Any, X: np.ndarray, y: np.ndarray, seed: int) -> Journal | N
         return None
     apart = {"checkpoint", "verbose", "random_state", "predict_neighbors", "predict_cells"}
     settings = {k: v for k, v in asked.get_params(deep=False).items() if k not in apart}
+    # More or less time does not change the steps, but whether there is a limit does.
+    settings["budget"] = asked.budget is not None
     return Journal.open(asked.checkpoint, fingerprint(settings | {"seed": seed}, X, y))
 
 

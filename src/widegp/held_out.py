@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from widegp import metrics
+from widegp.conformal import ClassCalibration
 from widegp.estimator import WideGPRegressor
+from widegp.metrics.classes import floored
 from widegp.predictive import Predictive
 
 NUMBERS = ("level", "train_sd")
@@ -51,17 +53,24 @@ class HeldOut:
 
         ``train_sd`` is that of the training target, where the model does not scale it.
         """
+        sd = model.fitted_.target.sd if train_sd is None else train_sd
+        return cls.from_predictive(model.predict_distribution(X), y, level, sd)
+
+    @classmethod
+    def from_predictive(
+        cls, predictive: Predictive, y: ArrayLike, level: float = 0.95, train_sd: float = 1.0
+    ) -> Self:
+        """The same from predictions of the rows where y (q,) was observed."""
         y = _observed(y)
         if not 0 < level < 1:
             raise ValueError(f"level must lie strictly between 0 and 1; got {level}.")
-        predictive = model.predict_distribution(X)
         if len(predictive) != len(y):
             raise ValueError(f"X has {len(predictive)} rows and y has {len(y)}; pass one y per row of X.")
         lower, upper = predictive.interval(level)
         return cls(
-            y=y, mean=predictive.mean, sd=predictive.sd, lower=lower, upper=upper, pit=predictive.cdf(y),
+            y=y, mean=predictive.mean, sd=predictive.sd, lower=lower, upper=upper, pit=predictive.pit(y),
             log_density=predictive.log_density(y), level=float(level), crps=predictive.crps(y),
-            train_sd=model.fitted_.target.sd if train_sd is None else train_sd,
+            train_sd=train_sd,
             calibrated_depth=None if predictive.calibration is None else predictive.depth(y),
         )  # fmt: skip
 
@@ -126,6 +135,43 @@ class HeldOut:
             raise ValueError(f"The held-out predictions lack {', '.join(missing)}; predict the rows again.")
         values = {name: np.asarray(arrays[name], float) for name in known if name in arrays}
         return cls(**{name: float(v) if name in NUMBERS else v for name, v in values.items()})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutClasses:
+    """Probabilities p (q, C) of the classes at q held-out rows, and the places y (q,) of those that came."""
+
+    y: np.ndarray
+    p: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def scores(self) -> dict[str, float | None]:
+        """log_loss, brier, ece with its range of chance, accuracy, and auc, None where a class has no row.
+
+        No probability counts as less than 1e-15: a class that no training row has would decide the log loss.
+        """
+        p = floored(self.p)
+        low, high = metrics.ece_by_chance(p)
+        every = len(np.unique(self.y)) == p.shape[1]
+        return {
+            "log_loss": metrics.log_loss(self.y, p), "brier": metrics.brier(self.y, p),
+            "ece": metrics.ece(self.y, p), "ece_low": low, "ece_high": high,
+            "auc": metrics.auc(self.y, p) if every else None, "accuracy": metrics.accuracy(self.y, p),
+        }  # fmt: skip
+
+    def calibration(self) -> ClassCalibration:
+        """Of sets of classes, by these rows."""
+        return ClassCalibration.fit(self.p, self.y)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return {"y": self.y.astype(float), "p": self.p}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
+        """What ``to_arrays`` described."""
+        return cls(np.asarray(arrays["y"]).astype(int), np.asarray(arrays["p"], float))
 
 
 def _observed(y: ArrayLike) -> np.ndarray:

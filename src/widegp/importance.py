@@ -9,9 +9,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
+from scipy.special import entr
 from scipy.stats import rankdata
 
 from widegp.fitted import FittedGP
+from widegp.metrics.classes import floored
 from widegp.progress import Listener, Progress
 from widegp.sources import Source
 
@@ -27,7 +29,6 @@ TOGETHER = 0.9
 LEAST_CORRELATED_ROWS = 30
 
 
-
 class Estimate(NamedTuple):
     """A mean over rows and its standard error."""
 
@@ -36,9 +37,10 @@ class Estimate(NamedTuple):
 
 
 class Shuffles(NamedTuple):
-    """Rows X (N, I) in random order, y (N,) or None, and what the model says of them; N is even.
+    """Rows X (N, I) in random order, y or None, and what the model says of them; N is even.
 
-    mean : (N,), predictions E y.    log_loss : (N,), -log p(y), None without y.
+    mean : (N, M), predictions of each output in units of its scale, or probabilities of each class.
+    seen : (N, M), what came: y in the same units, or a one at the class.    log_loss : (N,), -log p(y).
     shifts : (K,); the k-th shuffle gives row i the values of row i - shifts[k], counted round. Each has its
         opposite among them, so that any two rows give to each other or not at all.
     """
@@ -48,6 +50,7 @@ class Shuffles(NamedTuple):
     mean: np.ndarray
     log_loss: np.ndarray | None
     shifts: tuple[int, ...]
+    seen: np.ndarray | None = None
 
     @property
     def opposite(self) -> list[int]:
@@ -59,8 +62,10 @@ class Shuffles(NamedTuple):
         return np.stack([np.roll(values, shift, axis=0) for shift in self.shifts])
 
     def returned(self, terms: np.ndarray) -> np.ndarray:
-        """Of ``terms`` (K, N) by pairs (row, giver), those of the pairs (giver, row)."""
-        return np.stack([np.roll(terms[k], s) for k, s in zip(self.opposite, self.shifts, strict=True)])
+        """Of ``terms`` (K, N, ...) by pairs (row, giver), those of the pairs (giver, row)."""
+        return np.stack(
+            [np.roll(terms[k], s, axis=0) for k, s in zip(self.opposite, self.shifts, strict=True)]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,29 +79,36 @@ class ColumnStudy:
     ranking: dict[str, Any]
 
     @classmethod
-    def of(cls, fitted: FittedGP, X: np.ndarray, y: np.ndarray, sources: Sequence[Source], seed: int) -> Self:
+    def of(
+        cls, fitted: Any, X: np.ndarray, y: np.ndarray, sources: Sequence[Source], seed: int,
+        most: int | None = None,
+    ) -> Self:  # fmt: skip
+        """``most`` bounds the predictions further than `prepare` does."""
         kept = np.sort(np.random.default_rng(seed).permutation(len(X))[:KEPT_ROWS])
-        return cls(X[kept], rank_columns(fitted, X, y, sources, seed))
+        return cls(X[kept], rank_columns(fitted, X, y, sources, seed, most=most))
 
 
 def rank_columns(
-    fitted: FittedGP,
+    fitted: Any,
     X: np.ndarray,
     y: np.ndarray | None,
     sources: Sequence[Source],
     seed: int = 0,
     progress: Listener | None = None,
+    most: int | None = None,
 ) -> dict[str, Any]:
     """`shuffle` of each column, and of columns that move together as one; JSON-able.
 
-    X (N, I), y (N,) or None: rows that the fit has not seen; ``progress`` is told before each column.
+    fitted : a `FittedGP`; a tuple of them, one for each output; or what has ``predict_proba``.
+    X (N, I), y (N,) or None: rows that the fit has not seen, y (N, T) for several outputs and the places of
+        classes among the columns of ``predict_proba``; ``progress`` is told before each column.
     "inputs" are in the order of ``sources``; "together" names groups with a rank correlation of at least
     TOGETHER between any two (see `correlations`).
     """
     groups = groups_together(correlations(X[:KEPT_ROWS], [source.inputs for source in sources]))
     joint = [tuple(j for k in group for j in sources[k].inputs) for group, _ in groups]
     shuffled = [source.inputs for source in sources] + joint
-    base = prepare(fitted, X, y, len(shuffled), seed)
+    base = prepare(fitted, X, y, len(shuffled), seed, most)
     found = []
     for done, inputs in enumerate(shuffled):
         if progress is not None:
@@ -110,13 +122,20 @@ def rank_columns(
     return {"inputs": alone, "together": together, "rows": len(base.X), "repeats": len(base.shifts)}
 
 
-def prepare(fitted: FittedGP, X: np.ndarray, y: np.ndarray | None, n_groups: int, seed: int = 0) -> Shuffles:
-    """As many rows and repeats as the bound on predictions allows for ``n_groups`` columns."""
-    predictions = PREDICTIONS if fitted.rows is None else PREDICTIONS_SLOW
+def prepare(
+    fitted: Any, X: np.ndarray, y: np.ndarray | None, n_groups: int, seed: int = 0, most: int | None = None
+) -> Shuffles:
+    """As many rows and repeats as the bound on predictions allows for ``n_groups`` columns, and ``most``."""
+    held = getattr(fitted, "fitted_", fitted)
+    first = held[0] if isinstance(held, tuple) else held
+    predictions = PREDICTIONS if first.rows is None else PREDICTIONS_SLOW
+    predictions = predictions if most is None else min(most, predictions)
     rows = np.random.default_rng(seed).permutation(len(X))[: max(LEAST_ROWS, predictions // n_groups)]
     rows = rows[: len(rows) // 2 * 2]
     X, y = X[rows], None if y is None else np.asarray(y, float)[rows]
-    return Shuffles(X, y, *_predicted(fitted, X, y), _shifts(len(X), predictions // (len(X) * n_groups)))
+    shifts = _shifts(len(X), predictions // (len(X) * n_groups))
+    mean, log_loss = _predicted(fitted, X, y)
+    return Shuffles(X, y, mean, log_loss, shifts, None if y is None else _seen(fitted, y, mean.shape[1]))
 
 
 def _shifts(n_rows: int, repeats: int) -> tuple[int, ...]:
@@ -125,7 +144,7 @@ def _shifts(n_rows: int, repeats: int) -> tuple[int, ...]:
     return tuple(s for k in range(1, pairs + 1) for s in (k, n_rows - k)) or (n_rows // 2,)
 
 
-def shuffle(fitted: FittedGP, base: Shuffles, inputs: Sequence[int]) -> dict[str, float | None]:
+def shuffle(fitted: Any, base: Shuffles, inputs: Sequence[int]) -> dict[str, float | None]:
     """Row i gets the ``inputs`` of row k, all at once, and becomes x_ik. Means over pairs (i, k) of
 
     error_rise     (y_i - f(x_ik))^2 - (y_i - f(x_i))^2             permutation importance
@@ -136,18 +155,25 @@ def shuffle(fitted: FittedGP, base: Shuffles, inputs: Sequence[int]) -> dict[str
 
     where "over" is between means; squared differences of two rows estimate twice the variance. The last is 0
     for any sum of a function of the column and one of the others, correlated or not. f is the predictive
-    mean. Each has a standard error, ``..._se``. What cannot be told, without y or where y or f is constant,
-    is None.
+    mean, or the probabilities of classes; squares add up over outputs or classes. The importance of classes
+    is log_loss_rise over the entropy of their shares, what there is to know of them. Each has a standard
+    error, ``..._se``. What cannot be told, without y or where y or f is constant, is None.
     """
     mean, log_loss = _changed(fitted, base, list(inputs))
-    error = None if base.y is None else (base.y - mean) ** 2 - (base.y - base.mean) ** 2
+    one = np.ones(mean.shape[:2])
+    error = None if base.seen is None else _square(base.seen - mean) - _square(base.seen - base.mean)
+    rise = None if log_loss is None else log_loss - base.log_loss
     both = base.mean - mean - base.returned(mean) + base.given(base.mean)
-    measured = {
-        "error_rise": (error, np.ones(mean.shape)),
-        "importance": (error, 0 if base.y is None else (base.y - base.given(base.y)) ** 2),
-        "log_loss_rise": (None if log_loss is None else log_loss - base.log_loss, np.ones(mean.shape)),
-        "effect": ((mean - base.mean) ** 2, (base.mean - base.given(base.mean)) ** 2),
-        "interactions": (both**2, 2 * (base.mean - base.given(base.mean)) ** 2),
+    unit: Any = 0 if base.seen is None else _square(base.seen - base.given(base.seen))
+    share = (error, unit)
+    if base.seen is not None and hasattr(fitted, "predict_proba"):
+        share = (rise, float(np.sum(entr(base.seen.mean(axis=0)))) * one)
+    measured: dict[str, tuple[Any, Any]] = {
+        "error_rise": (error, one),
+        "importance": share,
+        "log_loss_rise": (rise, one),
+        "effect": (_square(mean - base.mean), _square(base.mean - base.given(base.mean))),
+        "interactions": (_square(both), 2 * _square(base.mean - base.given(base.mean))),
     }
     out: dict[str, float | None] = {}
     for name, (terms, unit) in measured.items():
@@ -209,10 +235,14 @@ def groups_together(r: np.ndarray) -> list[tuple[list[int], float]]:
             for m in members if len(m) > 1]  # fmt: skip
 
 
-def _changed(
-    fitted: FittedGP, base: Shuffles, inputs: list[int]
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Predictions (K, N), and log losses, of the changed rows; those that stay as they are have theirs."""
+def _square(values: np.ndarray) -> np.ndarray:
+    """Squares summed over outputs, the last axis."""
+    total: np.ndarray = np.sum(values**2, axis=-1)
+    return total
+
+
+def _changed(fitted: Any, base: Shuffles, inputs: list[int]) -> tuple[np.ndarray, np.ndarray | None]:
+    """Predictions (K, N, M), and log losses (K, N), of the changed rows; those that stay have theirs."""
     given = np.concatenate(base.given(base.X[:, inputs]))
     rows = np.tile(np.arange(len(base.X)), len(base.shifts))
     moved = np.flatnonzero(np.any(given != base.X[rows][:, inputs], axis=1))
@@ -225,14 +255,33 @@ def _changed(
         if log_loss is not None:
             log_loss[moved] = losses
     shape = (len(base.shifts), len(base.X))
-    return mean.reshape(shape), None if log_loss is None else log_loss.reshape(shape)
+    return mean.reshape(*shape, -1), None if log_loss is None else log_loss.reshape(shape)
 
 
-def _predicted(
-    fitted: FittedGP, X: np.ndarray, y: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray | None]:
-    predictive = fitted.predictive(X)
-    return predictive.mean, None if y is None else -predictive.log_density(y)
+def _predicted(fitted: Any, X: np.ndarray, y: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+    """``mean`` (q, M) and ``log_loss`` (q,) of `Shuffles`."""
+    if hasattr(fitted, "predict_proba"):
+        p = fitted.predict_proba(X)
+        return p, None if y is None else -np.log(floored(p)[np.arange(len(p)), y.astype(int)])
+    parts = fitted if isinstance(fitted, tuple) else (fitted,)
+    found = [part.predictive(X) for part in parts]
+    mean = np.stack([one.mean for one in found], axis=1) / _scales(parts)
+    if y is None:
+        return mean, None
+    columns = y.reshape(len(y), -1).T
+    return mean, -np.sum([one.log_density(c) for one, c in zip(found, columns, strict=True)], axis=0)
+
+
+def _seen(fitted: Any, y: np.ndarray, width: int) -> np.ndarray:
+    """``seen`` (q, M) of `Shuffles`; ``width`` is M."""
+    if hasattr(fitted, "predict_proba"):
+        return np.eye(width)[y.astype(int)]
+    return y.reshape(len(y), -1) / _scales(fitted if isinstance(fitted, tuple) else (fitted,))
+
+
+def _scales(parts: Sequence[FittedGP]) -> np.ndarray:
+    """What makes outputs comparable: their sd; one alone keeps its unit."""
+    return np.array([part.target.sd for part in parts]) if len(parts) > 1 else np.ones(1)
 
 
 def _basis(block: np.ndarray) -> np.ndarray:

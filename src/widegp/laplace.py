@@ -24,7 +24,7 @@ neither do Newton's.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -92,6 +92,12 @@ class Response:
     def start(self) -> np.ndarray:
         """f (n,) to begin with."""
         return self.likelihood.start(self.y) - self.offset
+
+    def pseudo_targets(self) -> np.ndarray:
+        """z (n,) with which Newton's method begins: what inputs and metric are chosen by regression of."""
+        f = self.start()
+        terms = self.terms(f)
+        return Pseudo.at(terms, f, terms.step).z
 
 
 class Pseudo(NamedTuple):
@@ -179,14 +185,20 @@ def find_mode(
             own = terms.step is terms.W or np.array_equal(terms.step, terms.W)
             return Mode(pseudo, solved, step) if own else _under_fisher(solve, response, f, tolerance)
         target = pseudo.z - pseudo.noise * solved.by_target
-        f, alpha, best = _stepped(response, (f, alpha, best), target, solved.by_target)
+        f, alpha, best = stepped(response, (f, alpha, best), target, solved.by_target)
     return Mode(pseudo, solved, MAX_STEPS, NOT_FOUND)
 
 
 State = tuple[np.ndarray, np.ndarray | None, float]
 
 
-def _stepped(response: Response, state: State, f: np.ndarray, alpha: np.ndarray) -> State:
+class HasTerms(Protocol):
+    """Responses of one latent function or of several."""
+
+    def terms(self, f: np.ndarray) -> Any: ...
+
+
+def stepped(response: HasTerms, state: State, f: np.ndarray, alpha: np.ndarray) -> State:
     """From ``state`` (f, alpha = K^-1 f, log p(y | f) - f'alpha/2) to f, or part of the way if that is lower.
 
     f and alpha move together, so that a shortened step needs no further Gaussian problem. Where a run begins,
@@ -197,7 +209,7 @@ def _stepped(response: Response, state: State, f: np.ndarray, alpha: np.ndarray)
     while True:
         new = f if old_alpha is None else old_f + share * (f - old_f)
         new_alpha = alpha if old_alpha is None else old_alpha + share * (alpha - old_alpha)
-        reached = float(np.sum(response.terms(new).log_p) - 0.5 * new @ new_alpha)
+        reached = float(np.sum(response.terms(new).log_p) - 0.5 * np.sum(new * new_alpha))
         if reached >= best - SLACK * abs(best) or share < SHORTEST:
             return new, new_alpha, reached
         share /= 2
@@ -231,10 +243,10 @@ def evidence(
     s = mode.pseudo.d_noise * mode.by_noise
     if not np.any(s):
         whole = solve(mode.pseudo.z, mode.pseudo.noise, gradient=True)
-        along = Along(np.zeros_like(s), np.zeros_like(s), np.zeros_like(s), whole.gradient or {})
+        there = Along(np.zeros_like(s), np.zeros_like(s), np.zeros_like(s), whole.gradient or {})
     else:
-        along = _along(solve, mode, _direction(solve, mode, s, min(REFINED * tolerance, COARSEST)))
-    return Evidence(mode.value, along.gradient, _by_psi(response, mode, along), mode)
+        there = along(solve, mode, _direction(solve, mode, s, min(REFINED * tolerance, COARSEST)))
+    return Evidence(mode.value, there.gradient, _by_psi(response, mode, there), mode)
 
 
 class Along(NamedTuple):
@@ -246,7 +258,7 @@ class Along(NamedTuple):
     gradient: dict[str, np.ndarray]
 
 
-def _along(solve: GaussianProblem, mode: Mode, direction: np.ndarray) -> Along:
+def along(solve: GaussianProblem, mode: Mode, direction: np.ndarray) -> Along:
     """For X(z + c lambda) = X + c D + c^2 Q:  X - D = (4 X(-1/2) - X(1))/3."""
     z, noise = mode.pseudo.z, mode.pseudo.noise
     back = solve(z - 0.5 * direction, noise, gradient=True)

@@ -20,8 +20,10 @@ from widegp.conditioning import TrainingRows
 from widegp.data.arrays import is_mapped, take
 from widegp.data.input_maps import ChainedMaps, InputMap
 from widegp.data.preprocessing import InputScaler, TargetScaler
+from widegp.data.value_means import Valued
 from widegp.engines.base import backend_for, make_engine
 from widegp.fitted import FittedGP
+from widegp.inference.classes import ClassProblem
 from widegp.inference.curvature import described
 from widegp.inference.fit import OptimizerSettings, Run
 from widegp.inference.latent import LatentProblem
@@ -31,6 +33,7 @@ from widegp.inference.watch import Watch
 from widegp.kernels.base import Kernel
 from widegp.kernels.registry import named
 from widegp.laplace import Response
+from widegp.laplace_classes import ClassResponse
 from widegp.likelihoods import Bernoulli, log_exposure, make_likelihood
 from widegp.likelihoods.counts import Counts
 from widegp.training_table import training_table
@@ -58,28 +61,47 @@ def latent_builder(estimator: Any, rows: np.ndarray, seed: int) -> Builder:
 
 
 def fit_latent(
-    estimator: Any, builder: Builder, response: Response, seconds: float | None = None,
+    estimator: Any, builder: Builder, response: Response | ClassResponse, seconds: float | None = None,
     watch: Watch | None = None,
 ) -> LatentEstimate:  # fmt: skip
     """The MAP fit of the responses at the builder's rows, within ``seconds`` if given.
 
     Inputs and metric are chosen where that is left open, and rows and time allow it.
     """
+    asked = Asked(estimator.scale_inputs or "none", "none", estimator.metric, "constant")
+    few = len(response.y) < LEAST_ROWS or seconds is not None or is_mapped(builder.X)
+    closed = few or _by_input(estimator) or not asked.open
+    valued = None
+    if not closed and asked.inputs == "auto":
+        weight = np.broadcast_to(np.asarray(response.weight, float), response.y.shape)
+        valued = Valued.of(builder.X, response.pseudo_targets(), weight, builder.seed)
+        builder = builder if valued is None else replace(builder, X=valued.X)
+    settings = OptimizerSettings("lbfgs", estimator.max_iter, seconds=seconds, seed=builder.seed)
+    whole = _latent_fit(estimator, builder, response, Run(settings, watch or Watch()))
+    found = whole.plain() if closed or "sigma_u2" not in whole.start else whole.chosen(asked)
+    if valued is None:
+        return found
+    words = f"Means of the target by value became inputs, of {len(valued.map.columns)} columns."
+    return found._replace(maps=(valued.map, *found.maps), notes=(*found.notes, words))
+
+
+def _latent_fit(
+    estimator: Any, builder: Builder, response: Response | ClassResponse, run: Run
+) -> LatentFit:
+    """Kernel, responses, priors and start at the builder's rows."""
     n_inputs = builder.X.shape[1]
     kernel = _kernel(estimator, n_inputs)
     priors = resolve_priors(estimator.priors, kernel, n_inputs, _by_input(estimator))
-    problem: Any = LatentProblem(kernel, response, priors)
-    psi = np.log(response.likelihood.psi)
+    problem: Any
+    psi = np.zeros(0)
+    if isinstance(response, ClassResponse):
+        problem = ClassProblem(kernel, response, priors)
+    else:
+        problem, psi = LatentProblem(kernel, response, priors), np.log(response.likelihood.psi)
     start = start_values(kernel, 1.0, psi, n_inputs if _by_input(estimator) else None)
     del start["sigma_eps2"]
-    settings = OptimizerSettings("lbfgs", estimator.max_iter, seconds=seconds, seed=builder.seed)
     by_input = resolve_priors(estimator.priors, kernel, n_inputs, True)
-    whole = LatentFit(builder, problem, by_input, start, Run(settings, watch or Watch()))
-    asked = Asked(estimator.scale_inputs or "none", "none", estimator.metric, "constant")
-    few = len(response.y) < LEAST_ROWS or seconds is not None or is_mapped(builder.X)
-    if few or _by_input(estimator) or not asked.open or "sigma_u2" not in start:
-        return whole.plain()
-    return whole.chosen(asked)
+    return LatentFit(builder, problem, by_input, start, run)
 
 
 def _by_input(estimator: Any) -> bool:
@@ -91,34 +113,42 @@ def _kernel(estimator: Any, n_inputs: int) -> Kernel:
     return named(kernel).at_start(n_inputs) if isinstance(kernel, str) else kernel
 
 
-def latent_model(
-    estimator: Any, estimate: LatentEstimate, scaler: InputMap, level: float, target: TargetScaler = UNSCALED
-) -> FittedGP:
-    """The model at the estimates: predictions condition on the pseudo-targets at the mode of f."""
+def latent_models(
+    estimator: Any, estimate: LatentEstimate, scaler: InputMap, levels: ArrayLike,
+    target: TargetScaler = UNSCALED,
+) -> tuple[FittedGP, ...]:  # fmt: skip
+    """The model of each latent function at the estimates, f about its level: predictions condition on the
+    pseudo-targets at the mode.
+    """
     fitted, rank = estimate.fitted, min(estimator.rank, len(estimate.builder.X))
     builder = replace(estimate.builder, dials=replace(estimate.builder.dials, rank=rank))
     problem: Any = fitted.objective.problem
     values, objective, layout, _ = Settled.at(builder, problem, fitted.values)
     kernel, likelihood = problem.kernel_at(values), problem.response_at(values).likelihood
-    observed, order, rows = objective.problem.observed(values), layout.order, None
-    if order is not None:
-        count, stored = max(estimator.predict_neighbors, builder.dials.neighbors), observed.of(order)
-        rows = TrainingRows(take(builder.X, order), stored.y, kernel, count, stored.spread)
     params = {k: float(v) if np.ndim(v) == 0 else v for k, v in values.items() if k != "psi"}
     params |= {p.name: float(v) for p, v in zip(likelihood.parameters, likelihood.psi, strict=True)}
-    with builder.backend.scope():
-        posterior = objective.likelihood.posterior(kernel, observed)
     weights = kernel.input_weights(builder.X.shape[1]) if _by_input(estimator) else None
     names = getattr(estimator, "feature_names_in_", None)
-    return FittedGP(
-        inputs=ChainedMaps((scaler, *estimate.maps)) if estimate.maps else scaler,
-        target=target, warp=FittedWarp("none"), kernel=kernel, params=params,
-        approximation=builder.dials.name, posterior=posterior, rows=rows, result=described(fitted, builder),
-        seed=builder.seed, n_features=estimator.n_features_in_,
-        feature_names=None if names is None else tuple(map(str, names)),
-        input_importance=None if weights is None else weights / weights.sum(),
-        backend=builder.backend.name, likelihood=likelihood, level=level,
-    ).noted(*estimate.notes)  # fmt: skip
+    common: dict[str, Any] = {
+        "inputs": ChainedMaps((scaler, *estimate.maps)) if estimate.maps else scaler,
+        "target": target, "warp": FittedWarp("none"), "kernel": kernel, "params": params,
+        "approximation": builder.dials.name, "result": described(fitted, builder), "seed": builder.seed,
+        "n_features": estimator.n_features_in_,
+        "feature_names": None if names is None else tuple(map(str, names)),
+        "input_importance": None if weights is None else weights / weights.sum(),
+        "backend": builder.backend.name, "likelihood": likelihood,
+    }  # fmt: skip
+    made = []
+    for function, level in enumerate(np.atleast_1d(np.asarray(levels, float)).tolist()):
+        observed, rows = objective.problem.observed(values, function), None
+        if layout.order is not None:
+            stored = observed.of(layout.order)
+            count = max(estimator.predict_neighbors, builder.dials.neighbors)
+            rows = TrainingRows(take(builder.X, layout.order), stored.y, kernel, count, stored.spread)
+        with builder.backend.scope():
+            posterior = objective.likelihood.posterior(kernel, observed)
+        made.append(FittedGP(posterior=posterior, rows=rows, level=level, **common).noted(*estimate.notes))
+    return tuple(made)
 
 
 def fit_response(
@@ -145,13 +175,16 @@ def fit_response(
     scaled = not isinstance(likelihood, Counts | Bernoulli)
     scaler = TargetScaler.fit(table.y, table.weight) if scaled else UNSCALED
     offset = log_exposure(exposure, np.size(y))
-    target, offset = scaler.transform(table.y), offset[table.fitted]
-    weight = 1.0 if table.weight is None else table.weight
+    rows, target, offset = table.X, scaler.transform(table.y), offset[table.fitted]
+    weight = np.ones(len(target)) if table.weight is None else table.weight
+    if not is_mapped(rows):
+        both, target, weight = merged_rows(np.column_stack([rows, offset]), target, weight)
+        rows, offset = np.ascontiguousarray(both[:, :-1]), both[:, -1]
     level = likelihood.level(target, offset, weight)
-    builder = latent_builder(estimator, table.X, seed)
+    builder = latent_builder(estimator, rows, seed)
     response = Response(likelihood, target, offset + level, weight)
     estimate = fit_latent(estimator, builder, response, estimator.budget, watch)
-    return latent_model(estimator, estimate, table.scaler, level, scaler)
+    return latent_models(estimator, estimate, table.scaler, level, scaler)[0]
 
 
 def merged_rows(

@@ -81,7 +81,8 @@ def save_model(model: Any, path: str | os.PathLike[str], table: TablePart | None
     if isinstance(model.fitted_, tuple):
         state = {"processes": [_state(one) for one in model.fitted_]}
         if hasattr(model, "classes_"):
-            state["classes"] = {"values": model.classes_.tolist(), "dtype": model.classes_.dtype.kind}
+            values = {"values": model.classes_.tolist(), "dtype": model.classes_.dtype.kind}
+            state["classes"] = values | {"calibration": model.calibration_}
     else:
         state = _state(model.fitted_)
     parameters = model.get_params(deep=False)
@@ -154,6 +155,7 @@ def _model(
         if "classes" in state:
             classes = state["classes"]
             model.classes_ = np.array(classes["values"], dtype=object if classes["dtype"] == "O" else None)
+            model.calibration_ = classes.get("calibration")
             model.converged_ = all(one.converged for one in fitted)
             model.n_iter_ = max(1, *(one.n_iter for one in fitted))
     if backend is not None:

@@ -109,6 +109,13 @@ class Predictive(ABC):
             return np.abs(2 * self.cdf(y) - 1)
         return self.calibration.depth(self.normal_score(y))
 
+    def pit(self, y: ArrayLike, random_state: Any = 0) -> np.ndarray:
+        """P(Y_i < y_i) + u_i P(Y_i = y_i), (q,), uniform where the distribution is right; u_i random.
+
+        Of a continuous target it is P(Y_i <= y_i), and nothing is drawn.
+        """
+        return self.cdf(y)
+
     def normal_score(self, y: ArrayLike) -> np.ndarray:
         """Phi^-1(P(Y_i <= y_i)), (q,): how many standard deviations out a Gaussian would call y_i."""
         return ndtri(self.cdf(y))

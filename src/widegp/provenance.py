@@ -13,7 +13,6 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from widegp.data.errors import quoted
-from widegp.estimator import WideGPRegressor
 from widegp.notices import in_words
 from widegp.table_split import Split, TableSettings
 
@@ -26,15 +25,18 @@ def of_split(split: Split, settings: TableSettings) -> dict[str, Any]:
         "target": settings.target, "drop": list(settings.drop), "seed": settings.seed,
         "test_fraction": settings.test_fraction, "missing": settings.missing,
         "rows": len(split.y), "rows_held_out": len(split.y_test),
+        "remarks": remarks(split), "details": details(split),
     }  # fmt: skip
 
 
-def of_choice(model: WideGPRegressor) -> dict[str, Any]:
+def of_choice(model: Any) -> dict[str, Any]:
     """What ``"auto"`` took: the settings are what was asked for, and it may take less."""
     if model.approximation != "auto":
         return {}
-    anchors = {} if model.approximation_ == "exact" else {"anchors": len(model.anchors_)}
-    return {"chosen": {"approximation": model.approximation_} | anchors}
+    # Several outputs and classes share all that is told here.
+    one = model.fitted_[0] if isinstance(model.fitted_, tuple) else model.fitted_
+    anchors = {} if one.approximation == "exact" else {"anchors": len(one.anchors)}
+    return {"chosen": {"approximation": one.approximation} | anchors}
 
 
 def of_machine() -> dict[str, Any]:
@@ -62,11 +64,23 @@ def peak_memory() -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+def remarks(split: Split) -> list[str]:
+    """What was done without being asked: rows left out, and a target read in a notation of its own."""
+    gone = [f"{n.words(c)}." for n, c in split.warnings.items() if n.kind == "no target" and c]
+    read = [f"Target {quoted(n.column)}: {n.words()}." for n in split.warnings if n.kind == "notation"]
+    return gone + read
+
+
+def details(split: Split) -> list[str]:
+    """What the held-out rows have and the training rows have not, in one line."""
+    about = Counter({n: c for n, c in split.warnings.items() if n.kind not in ("no target", "notation")})
+    told = in_words(about)
+    return [f"Held-out rows: {'; '.join(told)}."] if told else []
+
+
 def warned(split: Split) -> list[str]:
-    """What is odd about the rows, and inputs that look like row numbers."""
-    about = {n: c for n, c in split.warnings.items() if n.kind != "no target"}
-    out = [f"Held-out rows: {text}." for text in in_words(Counter(about))]
-    out += [f"{n.words(c)}." for n, c in split.warnings.items() if n.kind == "no target" and c]
+    """Inputs that look like row numbers."""
+    out: list[str] = []
     alone = len(split.encoder.input_names) == 1
     for column in split.encoder.columns:
         ordered = [notice for notice in column.notes if notice.kind == "in order" and not alone]

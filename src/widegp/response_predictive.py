@@ -67,6 +67,13 @@ class ResponsePredictive(Predictive):
             return self._inner.cdf(np.broadcast_to(y, self.mean_f.shape))
         return np.stack([self._inner.cdf(column) for column in y.T], axis=1)
 
+    def pit(self, y: ArrayLike, random_state: Any = 0) -> np.ndarray:
+        upper = self.cdf(y)
+        if not isinstance(self.likelihood, Counts | Bernoulli):
+            return upper
+        lower = self.cdf(np.asarray(y, float) - 1)
+        return lower + generator(random_state).random(len(upper)) * (upper - lower)
+
     def log_density(self, y: ArrayLike) -> np.ndarray:
         y = np.broadcast_to(self.target.transform(y), self.mean_f.shape)
         return self._inner.log_density(y) - np.log(self.target.sd)

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 CURVE_POINTS = 21
 FEW_VALUES = 8
 DAY = 86_400_000_000
+# Levels of a category of many that are drawn, and words for rows without one that is known.
+MOST_LEVELS = 12
+MISSING, OTHERS = "(missing)", "(others)"
 
 
 class Source(NamedTuple):
@@ -20,6 +23,7 @@ class Source(NamedTuple):
 
     kind : "number" (the first of ``inputs`` is its value), "category" or "date" (the first holds its days).
     levels : of a category, one for each of its inputs but that of gaps.
+    codes : of a category of many levels, which became one number, that number for each of its levels.
     start : of a date, its day 0 in microseconds since 1970.
     """
 
@@ -27,6 +31,7 @@ class Source(NamedTuple):
     inputs: tuple[int, ...]
     kind: str = "number"
     levels: tuple[str, ...] = ()
+    codes: tuple[float, ...] = ()
     start: int = 0
 
 
@@ -53,8 +58,10 @@ def source_columns(encoder: TableEncoding) -> list[Source]:
         at += len(inputs)
         if not inputs:
             continue
-        # A category that became one input, the mean of the target by level, is a number from here on.
-        if column.kind == "categorical" and len(features) > 1:
+        codes = getattr(column, "means", ())
+        if codes:
+            found.append(Source(column.name, inputs, "category", getattr(column, "levels", ()), codes))
+        elif column.kind == "categorical" and len(features) > 1:
             levels = tuple(f.removeprefix(column.name).removeprefix("=").strip() for f in features)
             found.append(Source(column.name, inputs, "category", levels))
         elif column.kind == "date" and features:
@@ -78,6 +85,8 @@ def states_of(source: Source, X: np.ndarray) -> States:
     block = X[:, source.inputs]
     if source.kind == "number":
         return _numbers(block)
+    if source.codes:
+        return _coded(source, block)
     rows = np.unique(block, axis=0)
     if source.kind == "category":
         order = sorted(range(len(rows)), key=lambda g: _place(source, rows[g]))
@@ -88,6 +97,17 @@ def states_of(source: Source, X: np.ndarray) -> States:
     chosen = rows[nearest]
     moments = source.start + (chosen[:, 0] * DAY).astype(np.int64)
     return States(moments / DAY, chosen, [str(day)[:10] for day in moments.astype("M8[us]")], False)
+
+
+def _coded(source: Source, block: np.ndarray) -> States:
+    """The most frequent levels of a category of which each row has the code, from the lowest code on."""
+    rows, counts = np.unique(block, axis=0, return_counts=True)
+    kept = np.sort(np.argsort(-counts, kind="stable")[:MOST_LEVELS])
+    named: dict[float, str] = {}
+    for level, code in zip(source.levels, source.codes, strict=True):
+        named[code] = f"{named[code].removesuffix(', ...')}, ..." if code in named else level
+    labels = [named.get(float(row[0]), OTHERS) if not row[1:].any() else MISSING for row in rows[kept]]
+    return States(np.arange(len(kept)), rows[kept], labels, True)
 
 
 def _numbers(block: np.ndarray) -> States:
@@ -115,4 +135,4 @@ def _place(source: Source, row: np.ndarray) -> int:
 
 def _level(source: Source, row: np.ndarray) -> str:
     place = _place(source, row)
-    return source.levels[place] if place < len(source.levels) else "(missing)"
+    return source.levels[place] if place < len(source.levels) else MISSING

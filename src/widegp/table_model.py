@@ -4,43 +4,53 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import clone
 
+from widegp.command_time import BOOSTING, CONDITIONING, PREDICTING, SHUFFLING, Aftermath, CommandTime
 from widegp.data.columns import TableEncoding
-from widegp.data.errors import quoted
 from widegp.data.ranges import outside_range
-from widegp.data.tables import TableError, TableSource, open_table
-from widegp.data.target_kinds import TargetKind, coded, target_kind
-from widegp.estimator import WideGPRegressor
-from widegp.fitting import conditioned
-from widegp.held_out import HeldOut, rootogram
-from widegp.importance import ColumnStudy
-from widegp.likelihoods.counts import Counts
-from widegp.metrics import rmse
+from widegp.data.tables import open_table
+from widegp.estimator import WideGPRegressor, unfitted
+from widegp.held_out import HeldOut, HeldOutClasses
+from widegp.importance import LEAST_ROWS, ColumnStudy
 from widegp.notices import Notice, in_words
 from widegp.persist import ModelFileError, TablePart, load_with_table, save_model
-from widegp.progress import Listener, Progress
+from widegp.progress import Listener
 from widegp.provenance import news, of_choice, of_machine, of_split, warned
 from widegp.sources import source_columns
 from widegp.table_split import Split, TableSettings, split_table
-from widegp.yardstick import measure, measure_classes
+from widegp.table_targets import TableTarget, observed, target_from, target_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from widegp.classifier import WideGPClassifier
+    from widegp.fitted import FittedGP
     from widegp.predictive import Predictive
 
 # Rows of a table that are predicted at once.
 BATCH_ROWS = 16384
+
+
+class Columns(NamedTuple):
+    """What is predicted of the rows of a batch, by the names of new columns, and as of `Predicted` the rest.
+
+    A number has mean, sd, lower and upper; several outputs have each of these with the name of the output
+    in front; classes have class, the likeliest, a probability for each, and set, those that it holds.
+    """
+
+    columns: dict[str, Any]
+    warnings: Counter[Notice]
+    outside: np.ndarray
 
 
 class Predicted(NamedTuple):
@@ -60,20 +70,22 @@ class Predicted(NamedTuple):
 
 @dataclass(frozen=True)
 class TableModel:
-    """A regressor, the encoding of its table, its predictions of held-out rows, and where it comes from.
+    """An estimator, the encoding of its table, its predictions of held-out rows, and where it comes from.
 
-    encoder : from columns of a table to the inputs of the regressor.
+    encoder : from columns of a table to the inputs of the estimator.
     regressor : its parameters are estimated from the training rows; unless the held-out rows were to be kept
-        apart, its predictions are conditioned on all rows.
-    held_out : predictions of the rows that were kept apart, made before; None where there were none.
+        apart, its predictions are conditioned on all rows. Of classes it is a `WideGPClassifier`, which has
+        seen the training rows alone.
+    held_out : predictions of the rows that were kept apart, made before; None where there were none. Of
+        several outputs there is one for each.
     provenance : versions, settings, seed, hash of the table, date, rows, seconds, peak memory, warnings.
     study : some held-out rows and what shuffling their columns does; None where there were fewer than two,
         or in files of earlier versions.
     """
 
     encoder: TableEncoding
-    regressor: WideGPRegressor
-    held_out: HeldOut | None
+    regressor: WideGPRegressor | WideGPClassifier
+    held_out: HeldOut | HeldOutClasses | tuple[HeldOut, ...] | None
     provenance: dict[str, Any]
     study: ColumnStudy | None = None
 
@@ -81,7 +93,7 @@ class TableModel:
     def fit(
         cls,
         source: Any,
-        target: str,
+        target: str | Sequence[str],
         *,
         progress: Listener | None = None,
         command: str | None = None,
@@ -89,47 +101,46 @@ class TableModel:
         yardstick: bool = True,
         **settings: Any,
     ) -> Self:
-        """Split the table, encode it, fit a `WideGPRegressor`, predict the held-out rows, condition on all.
+        """Split the table, encode it, fit an estimator, predict the held-out rows, condition on all.
 
+        target : a column, or several: outputs of one model, which share inputs and metric.
         source : a path, a frame of pandas, polars or Dask, an Arrow table, or a `TableSource`.
         progress : as of ``WideGPRegressor.fit``, called besides as each other stage begins.
         command : kept for the record.
         keep_held_out : leave the held-out rows out of the saved model too.
         yardstick : fit gradient boosting beside it (seconds), keep both held-out errors in ``provenance``.
-        A target of two values holds classes: the model then predicts the probability of the second
-        (``classes``). Any other kind than what the column shows is asked for by ``likelihood``.
+        A target of two values, of words or of a category holds classes: the model is then a
+        `WideGPClassifier`. Any other kind than what the column shows is asked for by ``likelihood``.
 
         settings : by name those of `TableSettings` (``drop``, ``test_fraction``, ``seed``, ``missing``,
             ``missing_target``) and `Reading` (``decimal``, ``thousands``, ``dates``, ``encoding``); all
             others are of the `WideGPRegressor`.
         """
-        began, date = time.perf_counter(), datetime.now(UTC)
-
-        def stage(name: str) -> None:
-            if progress is not None:
-                progress(Progress(name, seconds=time.perf_counter() - began))
-
-        chosen = TableSettings.taken_from(settings, target=target)
+        stage, date = CommandTime(progress, settings.get("budget")), datetime.now(UTC)
+        first, *further = [target] if isinstance(target, str) else target
+        chosen = TableSettings.taken_from(settings, target=first, further=tuple(further))
         stage("reading the table")
         table = open_table(source, chosen.reading)
-        kind = _kind(table, target, settings)
-        if kind.classes is not None:
-            table = coded(table, target, kind.classes)
+        predicted = target_of(table, (first, *further), settings)
         stage("encoding the columns")
-        split = split_table(table, chosen)
-        regressor = WideGPRegressor(random_state=chosen.seed, **settings)
+        split = split_table(predicted.read(table), chosen)
+        columns = len(split.encoder.input_names)
+        neighbors = settings.get("predict_neighbors", 400)
+        stage.expect(split.X.shape, Aftermath(len(split.y_test), columns, neighbors), settings)
+        for_the_fit = {} if stage.budget is None else {"budget": stage.for_the_fit()}
         with _heard() as caught:
-            regressor.fit(split.X, split.y, progress=progress)
-            found = Scored.of(regressor, split, chosen.seed, stage)
-        if yardstick and found.held_out is not None:
-            stage("gradient boosting beside it")
-            make = measure if kind.classes is None else measure_classes
-            train, test = (split.X, split.y), (split.X_test, split.y_test)
-            found = found._replace(beside=make(train, test, found.held_out.mean, chosen.seed).to_dict())
+            asked = settings | for_the_fit | {"random_state": chosen.seed}
+            regressor = predicted.fitted(split, asked, stage.fitting)
+            split = stage.thinned(split, partial(predicted.mean, regressor), chosen.seed)
+            found = Scored.of(predicted, regressor, split, chosen.seed, stage)
+        beside: dict[str, Any] = {"yardstick": None}
+        if yardstick and found.held_out is not None and stage.allows(BOOSTING):
+            stage(BOOSTING)
+            beside = predicted.beside(split, found.held_out, chosen.seed)
         given = regressor
-        if found.held_out is not None and not keep_held_out:
-            stage("conditioning on all rows")
-            given = recondition(regressor, split.rows, split.targets)
+        if found.held_out is not None and not keep_held_out and stage.allows(CONDITIONING):
+            stage(CONDITIONING)
+            given = predicted.conditioned(regressor, split)
         provenance = {
             "command": command,
             "date": date.isoformat(timespec="seconds"),
@@ -139,9 +150,11 @@ class TableModel:
             },
             "settings": {k: v for k, v in settings.items() if k != "checkpoint"},
             "rows_conditioned_on": len(split.y if given is regressor else split.targets),
-            "seconds": round(time.perf_counter() - began, 3),
-            "warnings": [kind.words] * bool(kind.words) + warned(split) + news(caught),
-            **of_split(split, chosen), **found.told(kind.classes), **of_choice(given), **of_machine(),
+            "seconds": round(stage.spent, 3),
+            "warnings": [predicted.words] * bool(predicted.words) + warned(split) + news(caught),
+            **of_split(split, chosen), **beside, **predicted.told(), **found.noted, **of_choice(given),
+            **({"notations": list(split.notations)} if any(split.notations) else {}),
+            **of_machine(),
         }  # fmt: skip
         return cls(split.encoder, given, found.held_out, provenance, found.study)
 
@@ -149,11 +162,44 @@ class TableModel:
     def target(self) -> str:
         return str(self.provenance["target"])
 
+    @cached_property
+    def predicted(self) -> TableTarget:
+        """What is predicted: a number, several, or classes."""
+        return target_from(self.provenance)
+
     @property
-    def classes(self) -> tuple[str, str] | None:
-        """The classes of the target, where it has such; predictions are probabilities of the second."""
-        found = self.provenance.get("classes")
-        return None if found is None else tuple(found)
+    def classes(self) -> tuple[str, ...] | None:
+        """The classes of the target, where it has such."""
+        return getattr(self.predicted, "classes", None)
+
+    @property
+    def outputs(self) -> tuple[str, ...] | None:
+        """The classes, or the names of several outputs; None where one number is predicted."""
+        return self.classes or (self.predicted.names if len(self.predicted.names) > 1 else None)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the columns that ``predict_columns`` makes."""
+        some = self.parts[0].rows_held[:1]
+        return tuple(self.predicted.columns(self.regressor, some, 0.5, self.held_out))
+
+    @property
+    def parts(self) -> tuple[FittedGP, ...]:
+        """The processes of the estimator: one, or one for each output or class."""
+        fitted = self.regressor.fitted_
+        return fitted if isinstance(fitted, tuple) else (fitted,)
+
+    def predict_columns(self, batch: pa.RecordBatch | pa.Table, level: float = 0.95) -> Columns:
+        """What to write beside the rows of a batch; intervals and sets are of probability ``level``."""
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie strictly between 0 and 1; got {level}.")
+        X, noticed = self.encoder.transform(batch)
+        # No rows have the columns of one.
+        rows = X if len(X) else self.parts[0].rows_held[:1]
+        found = self.predicted.columns(self.regressor, rows, level, self.held_out)
+        if not len(X):
+            found = {name: values[:0] for name, values in found.items()}
+        return Columns(found, noticed, outside_range(self.encoder.columns, X))
 
     def predict_batch(self, batch: pa.RecordBatch | pa.Table, level: float = 0.95) -> Predicted:
         """Predictions for the rows of a batch; the interval is central, of probability ``level``.
@@ -165,7 +211,7 @@ class TableModel:
         X, noticed = self.encoder.transform(batch)
         if len(X) == 0:
             return Predicted(X[:, 0], X[:, 0], X[:, 0], X[:, 0], noticed, np.zeros(0, dtype=bool))
-        predictive = self.regressor.predict_distribution(X)
+        predictive = self._one_number().predict_distribution(X)
         outside = outside_range(self.encoder.columns, X)
         lower, upper = predictive.interval(level)
         return Predicted(predictive.mean, predictive.sd, lower, upper, noticed, outside)
@@ -175,15 +221,17 @@ class TableModel:
 
         What is odd about the rows is one warning.
         """
-        encoded = [self.encoder.transform(batch) for batch in open_table(table).batches(BATCH_ROWS)]
-        noticed = sum((odd for _, odd in encoded), Counter[Notice]())
-        if noticed:
-            warnings.warn("; ".join(in_words(noticed)) + ".", UserWarning, stacklevel=2)
-        return self.regressor.predict_distribution(np.concatenate([X for X, _ in encoded]))
+        return self._one_number().predict_distribution(self._inputs(table))
 
     def predict(self, table: Any) -> np.ndarray:
-        """Mean of the target, (q,)."""
-        return self.predict_distribution(table).mean
+        """Mean of the target, (q,); of several outputs (q, T); of classes the likeliest one."""
+        return self.predicted.mean(self.regressor, self._inputs(table))
+
+    def predict_proba(self, table: Any) -> np.ndarray:
+        """P(class | row), (q, C), columns as in ``classes``."""
+        if self.classes is None:
+            raise AttributeError(f"{self.target!r} holds no classes; use predict_distribution.")
+        return self.predicted.probabilities(self.regressor, self._inputs(table))  # type: ignore[attr-defined]
 
     def predict_interval(self, table: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the central interval that a new target falls into with probability ``level``, (q,) each."""
@@ -192,24 +240,43 @@ class TableModel:
     def score(self, table: Any) -> float:
         """R2 = 1 - MSE / variance of the target at the rows that have one, as scikit-learn's.
 
-        Of classes, the share of rows whose likelier class came.
+        Of several outputs the mean; of classes, the share of rows whose likeliest class came.
         """
-        source = open_table(table)
-        source = source if self.classes is None else coded(source, self.target, self.classes)
-        y = np.concatenate([self.encoder.target(batch) for batch in source.batches(columns=[self.target])])
-        here = ~np.isnan(y)
-        if self.classes is not None:
-            return float(np.mean((self.predict(source)[here] > 0.5) == (y[here] == 1)))
-        return 1 - rmse(y[here], self.predict(source)[here]) ** 2 / float(np.var(y[here]))
+        y = self.observed(table)
+        here = ~np.isnan(y if y.ndim == 1 else y.sum(axis=1))
+        return self.predicted.score(y[here], self.predict(table)[here])
+
+    def observed(self, table: Any) -> np.ndarray:
+        """The targets of a table as numbers, NaN where there is none; of classes their places."""
+        return observed(self.predicted, self.encoder, table, self.provenance.get("notations", ()))
+
+    def _inputs(self, table: Any) -> np.ndarray:
+        encoded = [self.encoder.transform(batch) for batch in open_table(table).batches(BATCH_ROWS)]
+        noticed = sum((odd for _, odd in encoded), Counter[Notice]())
+        if noticed:
+            warnings.warn("; ".join(in_words(noticed)) + ".", UserWarning, stacklevel=3)
+        return np.concatenate([X for X, _ in encoded])
+
+    def _one_number(self) -> Any:
+        if self.classes is not None or len(self.predicted.names) > 1:
+            raise ValueError(
+                "The distribution asked for is of one number; use predict, predict_proba or predict_columns"
+                " for classes and several outputs."
+            )
+        return self.regressor
 
     def inputs_held(self) -> np.ndarray:
         """Rows that the model holds, in the units of its inputs: held out, else anchors or training rows."""
-        return self.regressor.fitted_.rows_held if self.study is None else self.study.X
+        return self.parts[0].rows_held if self.study is None else self.study.X
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """One file, which `widegp.load` reads as well: it then gives the regressor alone."""
         text = {"encoder": self.encoder.to_dict(), "provenance": self.provenance}
-        arrays = {} if self.held_out is None else self.held_out.to_arrays()
+        held = self.held_out if isinstance(self.held_out, tuple) else (self.held_out,)
+        each = [{} if one is None else one.to_arrays() for one in held]
+        arrays = each[0]
+        if len(each) > 1:
+            arrays = {f"{t}.{name}": value for t, one in enumerate(each) for name, value in one.items()}
         if self.study is not None:
             text["ranking"], arrays["study_X"] = self.study.ranking, self.study.X
         save_model(self.regressor, path, TablePart(text, arrays))
@@ -219,38 +286,21 @@ class TableModel:
         cls, path: str | os.PathLike[str], backend: str | None = None, predict_neighbors: int | None = None
     ) -> Self:
         """The model that ``save`` wrote; ``backend`` and ``predict_neighbors`` are by default as fitted."""
-        regressor, (text, arrays) = load_with_table(path, WideGPRegressor, backend)
+        regressor, (text, arrays) = load_with_table(path, unfitted, backend)
         if predict_neighbors is not None:
-            regressor.fitted_ = regressor.fitted_.with_neighbors(predict_neighbors)
+            several, fitted = isinstance(regressor.fitted_, tuple), regressor.fitted_
+            parts = tuple(one.with_neighbors(predict_neighbors) for one in (fitted if several else (fitted,)))
+            regressor.fitted_ = parts if several else parts[0]
             regressor.predict_neighbors = predict_neighbors
         try:
-            held_out = HeldOut.from_arrays(arrays) if arrays else None
             study = ColumnStudy(arrays["study_X"], text["ranking"]) if "study_X" in arrays else None
+            held_out = target_from(text["provenance"]).held_out(arrays) if arrays else None
             encoder = TableEncoding.from_dict(text["encoder"])
             return cls(encoder, regressor, held_out, text["provenance"], study)
         except Exception as error:
             raise ModelFileError(
                 f"The columns in {path} cannot be read ({error!r}); fit the model again."
             ) from error
-
-
-def _kind(table: TableSource, target: str, settings: dict[str, Any]) -> TargetKind:
-    """What the target holds; its likelihood goes to ``settings`` unless they name one."""
-    kind = target_kind(table, target)
-    asked = settings.setdefault("likelihood", kind.likelihood)
-    if asked not in ("logit", "probit"):
-        return TargetKind(asked, None, kind.words if asked == "gaussian" and kind.classes is None else "")
-    if kind.classes is None:
-        raise TableError(f"likelihood={asked!r} is of two classes; target {quoted(target)} has none.")
-    return kind
-
-
-def recondition(regressor: WideGPRegressor, X: np.ndarray, y: np.ndarray) -> WideGPRegressor:
-    """The same estimates given all rows X (n, I), y (n,), of which ``regressor`` has seen a part."""
-    again = clone(regressor)
-    vars(again).update(vars(regressor))
-    again.fitted_ = conditioned(regressor, regressor.fitted_, X, y)
-    return again if again.fitted_ is not regressor.fitted_ else regressor
 
 
 @contextlib.contextmanager
@@ -266,32 +316,28 @@ def _heard() -> Iterator[list[warnings.WarningMessage]]:
 class Scored(NamedTuple):
     """What the held-out rows say of a model; None where there are none, or of another kind of target.
 
-    study : what shuffling their columns does.    counts : beside those expected.    beside : boosting.
+    study : what shuffling their columns does.    noted : for the provenance.
     """
 
-    held_out: HeldOut | None = None
+    held_out: Any = None
     study: ColumnStudy | None = None
-    counts: dict[str, Any] | None = None
-    beside: dict[str, Any] | None = None
+    noted: Mapping[str, Any] = MappingProxyType({})
 
     @classmethod
-    def of(cls, model: WideGPRegressor, split: Split, seed: int, stage: Callable[[str], None]) -> Self:
+    def of(
+        cls, predicted: TableTarget, model: Any, split: Split, seed: int, stage: CommandTime
+    ) -> Self:
         X, y = split.X_test, split.y_test
         if not len(y):
             return cls()
-        stage("predicting the held-out rows")
-        own_sd = None if model.likelihood == "gaussian" else float(np.std(split.y))
-        held_out, study = HeldOut.of(model, X, y, train_sd=own_sd), None
-        if len(y) > 1:
-            stage("shuffling the columns")
+        stage(PREDICTING)
+        began = stage.spent
+        held_out, study = predicted.scored(model, split), None
+        most = stage.affordable((stage.spent - began) / len(y))
+        if len(y) > 1 and (most is None or most > LEAST_ROWS * len(split.encoder.input_names) // 2):
+            stage(SHUFFLING)
             # By the model that was scored: one that has seen these rows would make columns look needed.
-            study = ColumnStudy.of(model.fitted_, X, y, source_columns(split.encoder), seed)
-        of_counts = isinstance(model.fitted_.likelihood, Counts)
-        return cls(held_out, study, rootogram(model.predict_distribution(X), y) if of_counts else None)
-
-    def told(self, classes: tuple[str, str] | None) -> dict[str, Any]:
-        """For the provenance of a model, of ``classes`` where the target holds such."""
-        of_counts = {} if self.counts is None else {"rootogram": self.counts}
-        if classes is None:
-            return {"yardstick": self.beside} | of_counts
-        return {"yardstick": None, "classes": list(classes), "beside": self.beside} | of_counts
+            view = predicted.view(model)
+            ranked = view if hasattr(view, "predict_proba") else view.fitted_
+            study = ColumnStudy.of(ranked, X, y, source_columns(split.encoder), seed, most)
+        return cls(held_out, study, predicted.noted(model, split))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from widegp.data.arrays import empty_mapped
+from widegp.data.arrays import empty_mapped, take
 from widegp.data.columns import Survey, TableEncoding, TrainingRows, learn, survey
 from widegp.data.errors import Problems, TableError, quoted
 from widegp.data.kinds import LeftOutMeans
@@ -23,6 +23,8 @@ from widegp.notices import Notice
 
 # Fewer training rows than this leave nothing to estimate from.
 LEAST_ROWS = 3
+# Fewer held-out rows say too little, whatever the hurry.
+LEAST_SCORED = 200
 # Encoded rows beyond these bytes lie in a file.
 IN_MEMORY = 2 << 30
 # Rows are encoded in parts of about this many numbers.
@@ -33,7 +35,7 @@ PART_NUMBERS = 1 << 24
 class TableSettings:
     """What a user decides about a table before a fit.
 
-    target : the column to predict.    drop : columns to leave out.
+    target : the column to predict.    further : columns to predict beside it.    drop : those to leave out.
     test_fraction, seed : share of the rows that are held out, and which.
     missing : "impute" or "refuse" gaps in inputs.    missing_target : "leave-out" such rows, or "error".
     reading : how text is written, where its cells leave doubt.
@@ -41,6 +43,7 @@ class TableSettings:
 
     target: str
     drop: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
     test_fraction: float = 0.1
     seed: int = 0
     missing: str = "impute"
@@ -57,13 +60,20 @@ class TableSettings:
 
 @dataclass(frozen=True)
 class Split:
-    """Encoded rows (n, I) and targets (n,), the ``n_train`` training rows first, then the held-out ones."""
+    """Encoded rows (n, I) and targets (n,), or (n, T) for several outputs, the ``n_train`` training rows
+    first, then the held-out ones.
+
+    n_scored : held-out rows that are scored, the first of them; None for all.
+    notations : how further outputs are written where they are text.
+    """
 
     encoder: TableEncoding
     rows: np.ndarray
     targets: np.ndarray
     n_train: int
+    n_scored: int | None = None
     warnings: Counter[Notice] = field(default_factory=Counter)
+    notations: tuple[str, ...] = ()
 
     @property
     def X(self) -> np.ndarray:
@@ -75,11 +85,24 @@ class Split:
 
     @property
     def X_test(self) -> np.ndarray:
-        return self.rows[self.n_train :]
+        return self.rows[self._scored]
 
     @property
     def y_test(self) -> np.ndarray:
-        return self.targets[self.n_train :]
+        return self.targets[self._scored]
+
+    @property
+    def _scored(self) -> slice:
+        return slice(self.n_train, None if self.n_scored is None else self.n_train + self.n_scored)
+
+    def scored(self, most: int | None, seed: int = 0) -> Split:
+        """At most ``most`` held-out rows, drawn at random, are scored, yet no fewer than LEAST_SCORED."""
+        held_out = len(self.targets) - self.n_train
+        if most is None or held_out <= (most := max(most, LEAST_SCORED)):
+            return self
+        order = np.arange(len(self.targets))
+        order[self.n_train :] = self.n_train + np.random.default_rng(seed).permutation(held_out)
+        return replace(self, rows=take(self.rows, order), targets=self.targets[order], n_scored=most)
 
 
 def split_table(table: Any, settings: TableSettings) -> Split:
@@ -95,14 +118,16 @@ def split_table(table: Any, settings: TableSettings) -> Split:
         problems.add(
             f"The test fraction is {settings.test_fraction}; pass a number from 0 to below 1, e.g. 0.1."
         )
-    found = survey(source, settings.target, settings.drop, settings.reading, problems)
+    found, targets, notations = _surveyed(source, settings, problems)
     order = _order(found, settings, problems)
     n_train = len(order) - int(len(order) * settings.test_fraction) if not problems.sentences else len(order)
     training = None
     if found.y is not None:
         chosen = np.zeros(len(found.y), bool)
         chosen[order[:n_train]] = True
-        _check_targets(found.y[chosen], len(order), settings.target, problems)
+        for t, name in enumerate((settings.target, *settings.further)):
+            y = targets if targets.ndim == 1 else targets[:, t]
+            _check_targets(y[chosen], len(order), name, problems)
         training = TrainingRows.of(chosen, found.y, settings.seed)
     encoding, means = learn(source, found, settings.target, settings.missing, problems, training)
     problems.raise_all()
@@ -110,7 +135,33 @@ def split_table(table: Any, settings: TableSettings) -> Split:
     rows, noticed = _encoded(source, encoding, means, training, order)
     without = len(found.y) - len(order)
     noticed += Counter({Notice("no target", settings.target): without})
-    return Split(encoding, rows, found.y[order], n_train, noticed)
+    noticed += Counter(notice for notice in found.target_notes if notice.kind == "notation")
+    return Split(encoding, rows, targets[order], n_train, warnings=noticed, notations=notations)
+
+
+class Surveyed(NamedTuple):
+    """How a table is written; its targets, (n,) or (n, T); how the further ones of several are written."""
+
+    found: Survey
+    targets: np.ndarray
+    notations: tuple[str, ...] = ()
+
+
+def _surveyed(source: TableSource, settings: TableSettings, problems: Problems) -> Surveyed:
+    """A row that lacks one of several targets has none."""
+    named, there = (settings.target, *settings.further), set(source.names)
+
+    def of(one: str) -> Survey:
+        apart = tuple(name for name in named if name != one and name in there and name not in settings.drop)
+        return survey(source, one, (*settings.drop, *apart), settings.reading, problems)
+
+    first, *others = map(of, named)
+    columns = [one.y for one in (first, *others) if one.y is not None]
+    if not others or len(columns) < len(named):
+        return Surveyed(first, np.empty(0) if first.y is None else first.y)
+    targets = np.stack(columns, axis=1)
+    whole = np.where(np.isnan(targets).any(axis=1), np.nan, targets[:, 0])
+    return Surveyed(first._replace(y=whole), targets, tuple(one.target_notation for one in others))
 
 
 def _order(found: Survey, settings: TableSettings, problems: Problems) -> np.ndarray:

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from widegp import metrics
+from widegp.metrics.classes import floored
+
 NAME = "gradient boosting"
 # These keep it to seconds whatever the table; beyond them it sees a random part of the training rows.
 MOST_ROWS = 200_000
@@ -88,7 +91,7 @@ def measure(
 
 @dataclass(frozen=True)
 class ClassYardstick:
-    """Held-out scores of gradient boosting's probabilities, with those of the model."""
+    """Held-out scores of gradient boosting's probabilities, with the log loss of the model."""
 
     log_loss: float
     auc: float | None
@@ -105,20 +108,32 @@ class ClassYardstick:
 def measure_classes(
     train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray], p: np.ndarray, seed: int = 0
 ) -> ClassYardstick:
-    """Boosted probabilities of classes 0 and 1 beside the probabilities ``p`` of the second at ``test``."""
-    from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
-
+    """Boosted probabilities of classes 0, ..., C - 1 beside the probabilities ``p`` (q, C) at ``test``."""
     began = time.perf_counter()
     (X, y), (X_test, y_test) = _thinned(*train, seed), test
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        q = class_booster(seed).fit(X, y).predict_proba(X_test)[:, 1]
-    auc = float(roc_auc_score(y_test, q)) if 0 < y_test.mean() < 1 else None
-    losses = [float(log_loss(y_test, one, labels=[0, 1])) for one in (q, p)]
+        q = boosted_probabilities(X, y, X_test, p.shape[1], seed)
+    every = len(np.unique(y_test)) == p.shape[1]
     return ClassYardstick(
-        losses[0], auc, float(brier_score_loss(y_test, q)), float(np.mean((q > 0.5) == y_test)), losses[1],
-        len(y), round(time.perf_counter() - began, 3),
+        metrics.log_loss(y_test, q), metrics.auc(y_test, q) if every else None, metrics.brier(y_test, q),
+        metrics.accuracy(y_test, q), metrics.log_loss(y_test, floored(p)), len(y),
+        round(time.perf_counter() - began, 3),
     )  # fmt: skip
+
+
+def boosted_probabilities(
+    X: np.ndarray, y: np.ndarray, X_test: np.ndarray, n_classes: int, seed: int = 0
+) -> np.ndarray:
+    """(q, C) by boosting of the log loss, all positive."""
+    return class_probabilities(class_booster(seed).fit(X, y), X_test, n_classes)
+
+
+def class_probabilities(model: Any, X: np.ndarray, n_classes: int) -> np.ndarray:
+    """(q, C) of a fitted classifier of the classes 0, ..., C - 1, of which it may not have seen all."""
+    out = np.zeros((len(X), n_classes))
+    out[:, np.asarray(model.classes_, int)] = model.predict_proba(X)
+    return floored(out)
 
 
 def paired_t(differences: np.ndarray) -> float:

@@ -18,6 +18,7 @@ import polars as pl
 import pytest
 
 from widegp import TableModel
+from widegp.data.errors import TableError
 from widegp.table_split import Split, TableSettings, split_table
 
 N = 60
@@ -174,6 +175,25 @@ WHOLE = {
     "many levels": ({"x": [f"l{i % 25}" for i in range(N)]}, {}),
     "a column to drop": ({"x": some([str(v) for v in TENTHS], "oops")}, {"drop": ("x",)}),
 }
+
+
+def test_what_excel_and_polars_leave_in_a_table(tmp_path: Path) -> None:
+    """A line that names the separator, a delimiter behind each row, categories of polars."""
+    rows = [f"{z};{y}" for z, y in zip(PLAIN["z"], PLAIN["y"], strict=True)]
+    tables: list[object] = [
+        written(tmp_path, "a.csv", "\r\n".join(["sep=;", "z;y", *rows]).encode()),
+        written(tmp_path, "b.csv", "\n".join(f"{line};" for line in ("z;y", *rows)).encode()),
+    ]
+    for table in tables:
+        split = split_table(table, TableSettings("y", test_fraction=0.0))
+        assert split.encoder.feature_names == ("z",) and len(split.targets) == N
+    for kind in (pl.Categorical, pl.Enum(["a", "b"])):
+        levels = pl.Series(["ab"[i % 2] for i in range(N)], dtype=kind)
+        frame = pl.DataFrame({"x": levels, "y": [float(v) for v in PLAIN["y"]]})
+        assert split_table(frame, TableSettings("y")).encoder.feature_names == ("x=a", "x=b")
+    named = "\n".join(f"{line};{i}" for i, line in enumerate(rows))
+    with pytest.raises(TableError, match=r"Column 3 of .* has no name"):
+        split_table(written(tmp_path, "c.csv", f"z;y;\n{named}".encode()), TableSettings("y"))
 
 
 @pytest.mark.parametrize("form", ["csv", "csv.gz", "parquet", "polars"])

@@ -331,6 +331,21 @@ def test_many_levels_become_shrunken_means_of_the_target() -> None:
     ]
 
 
+def test_few_levels_become_means_of_a_target_of_two_classes_where_rows_are_many() -> None:
+    rng = np.random.default_rng(0)
+    words, x = rng.choice(["a", "b", "c"], 400), rng.normal(size=400)
+    classes = (rng.random(400) < np.where(words == "a", 0.9, 0.3)).astype(float)
+
+    def names(y: np.ndarray, rows: int) -> tuple[str, ...]:
+        table = pa.table({"c": words[:rows], "x": x[:rows], "y": y[:rows]})
+        return TableEncoding.fit(table, "y").feature_names
+
+    each = ("c=a", "c=b", "c=c", "x")
+    assert names(classes, 400) == ("c (mean of target)", "x")
+    assert names(classes, 200) == each, "too few rows of a level"
+    assert names(classes + (x > 1), 400) == each, "three values are no two classes"
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 199))
 def test_a_rows_own_target_never_enters_its_input(seed: int, row: int) -> None:

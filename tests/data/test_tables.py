@@ -272,7 +272,7 @@ def zipped(**files: bytes) -> bytes:
 @pytest.mark.parametrize("name", PACKED)
 def test_packed_and_unicode_text(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    path.write_bytes(PACKED[name]("a;é\n1;2\n3;\"ü;\"\n".encode()))
+    path.write_bytes(PACKED[name]('a;é\n1;2\n3;"ü;"\n'.encode()))
     source = open_table(path)
     assert source.names == ["a", "é"] and source.is_text
     assert source.read().to_pylist() == [{"a": 1.0, "é": "2"}, {"a": 3.0, "é": "ü;"}]

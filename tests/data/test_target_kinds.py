@@ -14,8 +14,8 @@ N = 40
 RNG = np.random.default_rng(0)
 
 
-def kind_of(values):
-    return target_kind(open_table(pd.DataFrame({"x": np.arange(len(values)), "y": values})), "y")
+def kind_of(values, asked=None):
+    return target_kind(open_table(pd.DataFrame({"x": np.arange(len(values)), "y": values})), "y", asked)
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,36 @@ def test_numbers_stay_numbers_and_counts_are_hinted_at():
     assert counts.likelihood == "gaussian" and "negative-binomial" in counts.words
 
 
-def test_many_words_are_refused_in_one_sentence():
-    with pytest.raises(TableError, match=r"3 classes .*WideGPClassifier"):
-        kind_of(["a", "b", "c"] * 10)
+@pytest.mark.parametrize(
+    ("values", "classes"),
+    [
+        (["b", "a", "c"] * 10, ("a", "b", "c")),
+        (pd.Categorical(["x", "y", "w"] * 10), ("w", "x", "y")),
+        ([f"k{i:02d}" for i in range(7)] * 5, tuple(f"k{i:02d}" for i in range(7))),
+    ],
+)
+def test_words_and_categories_are_classes(values, classes):
+    kind = kind_of(values)
+    assert kind.classes == classes and kind.likelihood == "logit"
+    assert f"has {len(classes)} classes: {', '.join(classes[:5])}" in kind.words
+    assert kind.words.endswith("The model predicts the probability of each.")
+
+
+def test_classes_can_be_asked_for_and_refused():
+    asked = kind_of([10, 2, 3] * 10, "probit")
+    assert asked[:2] == ("probit", ("2", "3", "10"))  # in the order of the numbers
+    assert kind_of([0, 1] * 20, "gaussian") == ("gaussian", None, "")
+    assert kind_of([0, 1, 2] * 20, "poisson") == ("poisson", None, "")
+    with pytest.raises(TableError, match=r"2 to 50 classes.*has 60 values"):
+        kind_of(np.arange(60), "logit")
+    assert kind_of([f"w{i}" for i in range(60)]).classes is None  # too many; the reader says what they are
+    assert kind_of(["1,5", "2,5", "n/a"] * 9).classes is None
+
+
+def test_a_value_that_is_no_class_is_named_with_its_row():
+    source = open_table(pd.DataFrame({"y": ["a", "b", "z"]}))
+    with pytest.raises(TableError, match=r"is 'z' in row 3.*classes are a, b"):
+        coded(source, "y", ("a", "b"))
 
 
 def test_codes_keep_rows_gaps_and_other_columns(tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from widegp.data.errors import Problems
-from widegp.data.text import MISSING, NUMBER, Reading, TextSurvey, clean, parse, reads, settle
+from widegp.data.text import GAPS, MISSING, NUMBER, Reading, TextSurvey, clean, parse, reads, settle
 
 
 def column(*cells: str | None) -> pa.ChunkedArray:
@@ -57,7 +57,7 @@ def test_words_that_only_resemble_missing(level: str) -> None:
         (["2024-01-31 12:00", "2024-01-31T12:00:01.5"], "iso"),
         (["2024-01-31T12:00:00Z", "2024-01-31"], "iso"),
         (["2024-01-31T12:00:00+0530", "2024-01-31T12:00-11:00"], "iso"),
-        (["2024-01", "2024-02"], "text"),
+        (["2024-01", "2024-02"], "day-first"),
         (["a", "b"], "text"),
         (["1", "2", "B"], "text"),
         (["", "NA", "?", "-"], "none"),
@@ -88,6 +88,18 @@ DAY = dt.datetime(2019, 2, 1)
         (["83%", "5,5%"], [83.0, 5.5]),
         (["$1,234.50", "$5"], [1234.5, 5.0]),
         (["-3,5 €", "1.000 €"], [-3.5, 1000.0]),
+        (["-$1,234.50", "$-5", "$7"], [-1234.5, -5.0, 7.0]),
+        (["(1,234.50)", "5"], [-1234.5, 5.0]),
+        (["1.234,50-", "5"], [-1234.5, 5.0]),
+        (["−3,5", "1"], [-3.5, 1.0]),
+        (["1234.50 EUR", "EUR 5"], [1234.5, 5.0]),
+        (["83%", "5,5%", "1.234,5%"], [83.0, 5.5, 1234.5]),
+        (["13:30", "1:30 PM", "00:00:05"], [48600.0, 48600.0, 5.0]),
+        (["2/1/2019 3:45 PM", "2/13/2019 12:05 AM"], [DAY.replace(hour=15, minute=45),
+                                                     dt.datetime(2019, 2, 13, 0, 5)]),
+        (["1. März 2019", "1. Mrz 2019", "1 Dez. 2019"], [dt.datetime(2019, 3, 1)] * 2
+         + [dt.datetime(2019, 12, 1)]),
+        (["Feb 2019", "2019-02", "Februar 2019"], [DAY] * 3),
         (["01.02.2019", "13.02.2019"], [DAY, dt.datetime(2019, 2, 13)]),
         (["01.02.2019"], [DAY]),
         (["1/2/2019", "13/2/2019"], [DAY, dt.datetime(2019, 2, 13)]),
@@ -105,6 +117,24 @@ DAY = dt.datetime(2019, 2, 1)
 def test_other_notations(cells: list[str], values: list, typed: bool, batch: int) -> None:
     _, [found], problems = settled(cells, typed=typed, batch=batch)
     assert not problems and found == values
+
+
+@pytest.mark.parametrize("word", GAPS)
+def test_words_that_are_gaps_among_numbers_and_dates_alone(word: str) -> None:
+    assert settled(["1.5", word, "2"])[1] == [[1.5, None, 2.0]]
+    assert settled(["01.02.2019", word])[1] == [[DAY, None]]
+    assert settled(["K", word])[1] == [["K", word]] and settled([word, word])[1] == [[word, word]]
+
+
+@pytest.mark.parametrize(
+    "cells", [["Marathon 2019", "Junior 2020"], ["13:77", "12:00"], ["(5", "6"], ["--5", "6"]]
+)
+def test_words_that_only_resemble_numbers_and_dates(cells: list[str]) -> None:
+    assert settled(cells)[0][0][0] == "text"
+
+
+def test_a_mark_in_doubt_is_asked_about_wherever_it_stands() -> None:
+    assert "may mean 1234 or 1.234" in settled(["83%", "1,234%"])[2][0]
 
 
 def test_a_notation_is_remarked_upon() -> None:

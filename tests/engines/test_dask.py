@@ -13,10 +13,17 @@ import pytest
 from engine_contract import EngineContract, table
 from sklearn.base import clone
 
-from widegp import WideGPRegressor
-from widegp.compute.backend import Block
+from widegp import WideGPClassifier, WideGPRegressor
+from widegp.approximations.build import Builder
+from widegp.approximations.layout import Dials
+from widegp.compute.backend import Block, choose_backend
 from widegp.engines.blocks import BlockedRows
 from widegp.engines.dask import DaskEngine
+from widegp.engines.local import LocalEngine
+from widegp.inference.latent import RowNoise
+from widegp.kernels import Mixed
+from widegp.laplace import Response, evidence
+from widegp.likelihoods import Bernoulli
 
 distributed = pytest.importorskip("distributed")
 
@@ -79,6 +86,34 @@ class TestDask(EngineContract):
         ours = fitted(clone(model).set_params(engine="dask"))
         assert ours.fitted_.predictor.engine.name == "dask"
         assert_same_fit(ours, fitted(model))
+
+    def test_the_evidence_of_classes_is_the_local_one(self, engine):
+        X, y = data()
+        response = Response(Bernoulli(), (y[:90] > 1.0).astype(float))
+        kernel, dials = Mixed(sigma_u2=0.5), Dials("full-scale", 8, 5, "kmeans", "random", 30)
+
+        def found(engine):
+            builder = Builder(X[:90], dials, choose_backend(kernel, "native"), 0, engine)
+            with builder.backend.scope():
+                return evidence(RowNoise(builder.build(kernel), kernel), response)
+
+        ours, local = found(engine), found(LocalEngine())
+        assert ours.value == pytest.approx(local.value, rel=1e-9)
+        np.testing.assert_allclose(ours.mode.f, local.mode.f, atol=1e-8)
+        for name, slope in local.gradient.items():
+            np.testing.assert_allclose(ours.gradient[name], slope, rtol=1e-6, atol=1e-8)
+
+    @pytest.mark.slow
+    def test_a_classifier_is_the_local_one(self, client):
+        X, y = data()
+        model = WideGPClassifier(
+            approximation="full-scale", rank=10, neighbors=6, max_iter=3, block_rows=60, random_state=0,
+            metric="iso", scale_inputs="standard",
+        )  # fmt: skip
+        with warnings.catch_warnings(action="ignore"):
+            ours = clone(model).set_params(engine="dask").fit(X[:150], y[:150] > 1.0)
+            local = clone(model).fit(X[:150], y[:150] > 1.0)
+        np.testing.assert_allclose(ours.predict_proba(X[150:]), local.predict_proba(X[150:]), atol=1e-8)
 
     def test_blocks_are_sent_once_and_a_target_only_when_it_changes(self, engine, client, monkeypatch):
         sent = []

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from widegp import WideGPRegressor
 from widegp.inference.result import FitResult, Reason
 from widegp.report import notices
 from widegp.report.calibration import Calibration, Coverage, chance, coverage, parts, passes
 from widegp.report.notices import Tried
+from widegp.report.summary import tried_by
 from widegp.report.verdict import Judgement, Verdict, notices_of
 from widegp.yardstick import Yardstick
 
@@ -78,11 +80,11 @@ class TestRangesOfChance:
 class TestParts:
     def test_thirds_are_those_of_the_sorted_predictions(self):
         h = forecaster(100)
-        cut = np.sort(h.mean)[[33, 34, 66, 67]]
+        cut = np.sort(h.mean)[[33, 33, 66, 66]]
         thirds = parts(h, 3, [0.8, 0.95])
         assert [part.coverages[0].rows for part in thirds] == [34, 33, 33]
         assert [thirds[0].end, thirds[1].start, thirds[1].end, thirds[2].start] == list(cut)
-        top = h.mean >= thirds[2].start
+        top = h.mean > thirds[2].start
         assert thirds[2].coverages[1].inside == int(h.inside[top].sum())
         assert thirds[2].coverages[0].inside == int(((h.pit >= 0.1) & (h.pit <= 0.9))[top].sum())
         assert thirds[2].width == pytest.approx(np.mean((h.upper - h.lower)[top]))
@@ -141,7 +143,7 @@ def test_rows_that_are_wrong_by_thirds_are_named():
     assert found.calibration.own.share == pytest.approx(0.915, abs=0.02)
     top = h.mean >= np.sort(h.mean)[2000]
     told = found.to_dict()
-    assert f"largest third of the predictions (above {np.min(h.mean[top]):.3g})" in told["headline"]
+    assert f"largest third of the predictions (above {np.max(h.mean[~top]):.3g})" in told["headline"]
     assert f"{100 * h.inside[top].mean():.0f}% of 1,000" in told["headline"]
     said = [n.text() for n in notices_of(h, found, ended())]
     assert any("smallest third" in text and "wider than they need be" in text for text in said)
@@ -156,7 +158,7 @@ def test_the_tenth_that_is_worst_within_a_third_is_named():
     (named,) = [n for n in notices_of(h, found, ended()) if isinstance(n, notices.WrongIntervals) and n.part]
     top = h.mean >= np.sort(h.mean)[2700]
     assert named.worst.coverages[0].inside == int(h.inside[top].sum()) and named.worst.k == 9
-    assert f"Where the prediction is above {h.mean[top].min():.3g} they hold" in named.text()
+    assert f"Where the prediction is above {h.mean[~top].max():.3g} they hold" in named.text()
     # Noise that is the same for all of the largest third has no worst tenth.
     flat = Calibration.of(forecaster(3000, noise=lambda mean: np.where(mean > 1.3, 3.0, 1.0)))
     assert flat.worst_tenth(flat.thirds[2]) is None
@@ -232,7 +234,7 @@ def test_a_good_fit_has_no_warning():
         (forecaster(500, 2.0), ended(), "wider than they need be"),
         (forecaster(20), ended(), "Only 20 rows"),
         (forecaster(500), ended(jitter=1e-4), "coincident"),
-        (forecaster(500), ended(notes=("take note",)), "take note"),
+        (changed(99, upper=np.full(99, np.inf)), ended(), "100% of the intervals have no end"),
         (changed(99, log_density=np.full(99, -np.inf)), ended(), "99 held-out values lie"),
         (changed(99, pit=np.append(forecaster(98).pit, 1.0)), ended(), "1 held-out value lies"),
     ],
@@ -255,6 +257,23 @@ def test_a_cure_that_was_applied_is_not_suggested_again():
     assert "conformal" not in told(narrow, failed, Tried(warp=True, conformal=True))
     cure = notices.BoostingIsBetter(boosted(7.0, 5.0)).cure
     assert "--ard or --transform auto" in cure(Tried()) and "--ard" not in cure(Tried(ard=True))
+    assert "without --budget" in cure(Tried(hurried=True)) and "--ard" not in cure(Tried(hurried=True))
+
+
+@pytest.mark.parametrize(("settings", "tried"), [
+    ({}, Tried(warp=True, ard=True)),
+    ({"budget": 9.0}, Tried(hurried=True)),
+    ({"budget": 9.0, "target_transform": "log"}, Tried(warp=True, hurried=True)),
+    ({"metric": "iso", "target_transform": None}, Tried()),
+    ({"metric": "iso", "target_transform": "auto", "conformal": True}, Tried(warp=True, conformal=True)),
+    ({"ard": True, "target_transform": None}, Tried(ard=True)),
+])  # fmt: skip
+def test_what_a_fit_tries_by_itself_counts_as_tried(settings, tried):
+    assert tried_by(WideGPRegressor(**settings)) == tried
+
+
+def test_notes_of_the_fit_are_no_warnings():
+    assert "take note" not in told(forecaster(500), ended(notes=("take note",)))
 
 
 def test_negative_ends_are_told_where_no_value_is_negative():

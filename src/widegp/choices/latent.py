@@ -83,19 +83,23 @@ class Sampled:
 
     def moment(self, rows: int) -> np.ndarray:
         """M (I, I) of the gradients of E[f | y] at the first rows of the sample, by the inputs as scaled."""
-        posterior, near = _given(self.builder, self.settled)
-        return gradient_moment(mean_gradients(posterior, self.builder.X[:rows], near), self.form.linear)
+        X, linear = self.builder.X[:rows], self.form.linear
+        given = _given(self.builder, self.settled)
+        each = (gradient_moment(mean_gradients(posterior, X, near), linear) for posterior, near in given)
+        return np.mean(list(each), axis=0)
 
 
-def _given(builder: Builder, settled: Settled) -> tuple[Any, TrainingRows | None]:
-    """The posterior of f, and the rows that its predictions condition on, where they do."""
+def _given(builder: Builder, settled: Settled) -> list[tuple[Any, TrainingRows | None]]:
+    """Of each latent function the posterior, and the rows that its predictions condition on, if any."""
     values, objective = settled.values, settled.objective
-    kernel, observed = objective.problem.kernel_at(values), objective.problem.observed(values)
-    with builder.backend.scope():
-        posterior = objective.likelihood.posterior(kernel, observed)
-    if settled.layout.order is None:
-        return posterior, None
-    return posterior, TrainingRows(builder.X, observed.y, kernel, NEIGHBORS, observed.spread)
+    kernel, made = objective.problem.kernel_at(values), []
+    for function in range(objective.problem.functions):
+        observed = objective.problem.observed(values, function)
+        with builder.backend.scope():
+            posterior = objective.likelihood.posterior(kernel, observed)
+        rows = TrainingRows(builder.X, observed.y, kernel, NEIGHBORS, observed.spread)
+        made.append((posterior, None if settled.layout.order is None else rows))
+    return made
 
 
 class LatentEstimate(NamedTuple):
@@ -181,10 +185,10 @@ class LatentFit:
         X = _mapped(tables, form)
         builder = replace(self.builder, X=np.ascontiguousarray(X[sample]))
         settled = Settled.at(builder, self.problem.restricted(sample), values)
-        mean, variance = make_predictor(*_given(builder, settled), builder.backend.name).predict(X[held])
-        response = self.problem.response_at(values).of(held)
-        predictive = response.likelihood.predictive(mean + response.offset, variance)
-        return Sampled(form, builder, settled, predictive.log_density(response.y))
+        given, new = _given(builder, settled), X[held]
+        moments = [make_predictor(*one, builder.backend.name).predict(new) for one in given]
+        mean, variance = (np.stack(parts, axis=1) for parts in zip(*moments, strict=True))
+        return Sampled(form, builder, settled, self.problem.log_score(values, held, mean, variance))
 
     def _fit(
         self, builder: Builder, problem: Any, values: Values, H: np.ndarray | None, explore: bool
@@ -196,7 +200,7 @@ class LatentFit:
 
     def _bench(self, inputs: str) -> Bench:
         """Of the regression of pseudo-targets, standardised."""
-        z = self.problem.observed(self.start).y
+        z = self.problem.response_at(self.start).pseudo_targets()
         scale = {"offset": float(z.mean()), "scale": float(z.std())}
         target = (z - scale["offset"]) / scale["scale"]
         problem = Problem(self.problem.kernel, target, make_warp("none", **scale), self.problem.priors)

@@ -14,21 +14,37 @@ from widegp.cli.output import console, print_json
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from widegp.compare import ClassScore, Score
+    from widegp.compare import Score
     from widegp.compare_kernels import KernelEvidence
+    from widegp.progress import Listener
     from widegp.table_split import Split
+    from widegp.table_targets import TableTarget
 
 LOWER_IS_BETTER = ("rmse", "nll", "crps")
-OF_CLASSES = {"log_loss": "log loss", "auc": "AUC", "brier": "Brier", "ece": "ECE", "accuracy": "accuracy"}
-CLASSES_READ_AS = (
-    "Log loss, Brier score and ECE (calibration): lower is better; AUC and accuracy: higher. Best in bold.",
-)
+HIGHER_IS_BETTER = ("auc", "accuracy")
+# Scores that are shown, by kind of target, with the words of their columns.
+HEADS = {
+    "classes": {
+        "log_loss": "log loss", "auc": "AUC", "brier": "Brier", "ece": "ECE", "accuracy": "accuracy",
+    },
+    "counts": {
+        "deviance": "deviance", "log_score": "log score", "crps": "CRPS", "rmse": "RMSE",
+        "coverage": "coverage",
+    },
+}  # fmt: skip
+READ_AS = {
+    "classes": "Log loss, Brier score and ECE (calibration): lower is better; AUC and accuracy: higher. Best"
+    " in bold.",
+    "counts": "Poisson deviance, log score (mean −log probability), CRPS and RMSE: lower is better, best in"
+    " bold. Means of the others get the dispersion of cross-validated ones.",
+}
 
 
 def compare(
     table: options.TableFile,
     targets: options.Targets,
     drop: options.Drop = None,
+    likelihood: options.LikelihoodOption = "auto",
     rank: options.Rank = 500,
     neighbors: options.Neighbors = 30,
     predict_neighbors: options.PredictNeighbors = 400,
@@ -56,10 +72,10 @@ def compare(
     """Score widegp beside other models on the same rows.
 
     The others are the mean, linear regression and gradient boosting, which has no intervals of its own: once
-    it gets one sd from its cross-validated residuals, once the ends of the interval from quantile losses. All
-    models get the same inputs; nothing is tuned. The time of each is that from the training rows to
-    predictions with intervals of the held-out rows. Beside a target of two values, which holds classes, the
-    others are its share, logistic regression and gradient boosting.
+    it gets one sd from its cross-validated residuals, once the ends of its intervals from quantile losses.
+    All models get the same inputs; nothing is tuned. The time of each is that from the training rows to
+    predictions with intervals of the held-out rows. Beside classes the others are their shares, logistic
+    regression and gradient boosting; beside counts (--likelihood) Poisson regression and boosting.
 
     With --kernels no row is held out: which activation, or mixture of them, do the rows prefer, and how sure
     is that? The answer is log p(y | kernel), the parameters integrated out, on at most 200 rows.
@@ -70,35 +86,34 @@ def compare(
       widegp compare houses.csv --target price --kernels
       widegp compare houses.csv --target price --ard --transform auto --test-fraction 0.2 --json
     """
-    target = options.one_target(targets)
     settings = options.regressor_settings(
         rank=rank, neighbors=neighbors, predict_neighbors=predict_neighbors, approximation=approximation,
         anchors=anchors, ard=ard, transform=transform, plain=plain, budget=budget, backend=backend,
+        likelihood=likelihood,
     )  # fmt: skip
-    from widegp.compare import compare as scores_of
-    from widegp.compare import compare_classes
     from widegp.data.tables import open_table
-    from widegp.data.target_kinds import coded, target_kind
     from widegp.progress import Progress
     from widegp.table_split import split_table
+    from widegp.table_targets import OneNumber, target_of
 
+    first, *further = targets
     chosen = options.table_settings(
-        drop, target=target, test_fraction=0.0 if kernels else test_fraction, seed=seed, missing=missing,
-        missing_target=missing_target, decimal=decimal, thousands=thousands, dates=dates, encoding=encoding,
+        drop, target=first, further=tuple(further), test_fraction=0.0 if kernels else test_fraction,
+        seed=seed, missing=missing, missing_target=missing_target, decimal=decimal, thousands=thousands,
+        dates=dates, encoding=encoding,
     )  # fmt: skip
-
+    about = {"table": str(table), "target": ", ".join(targets), "seed": seed}
     with FitDisplay(console(stderr=True), None) as display, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         display.update(Progress("reading the table"))
         source = open_table(table, chosen.reading)
-        kind = target_kind(source, target)
-        if kernels and kind.classes is not None:
+        predicted = target_of(source, targets, settings)
+        if kernels and not isinstance(predicted, OneNumber):
             raise typer.BadParameter(
-                "the evidence of kernels is that of a real target; leave it out for classes.",
+                "the evidence of kernels is that of one number; leave it out for classes and outputs.",
                 param_hint="'--kernels'",
             )
-        split = split_table(source if kind.classes is None else coded(source, target, kind.classes), chosen)
-        scores: list[Any]
+        split = split_table(predicted.read(source), chosen)
         if kernels:
             from widegp.compare_kernels import compare_kernels
 
@@ -107,28 +122,56 @@ def compare(
             raise typer.BadParameter(
                 "no rows are held out to compare on; pass a larger share.", param_hint="'--test-fraction'"
             )
-        elif kind.classes is None:
-            scores = list(scores_of(split, settings, seed, level, display.update))
         else:
-            of_classes = settings | {"likelihood": kind.likelihood}
-            scores = list(compare_classes(split, of_classes, seed, display.update))
+            kind, scores = _scored(predicted, split, settings, level, seed, display.update)
     if kernels:
-        _tell_kernels(ranked, split, {"table": str(table), "target": target, "seed": seed}, as_json)
+        _tell_kernels(ranked, split, about, as_json)
         return
     if as_json:
         rows = {"rows": len(split.y), "rows_held_out": len(split.y_test)}
-        print_json({"table": str(table), "target": target, "level": level, "seed": seed, **rows,
-                    "models": [score.to_dict() for score in scores]})  # fmt: skip
+        print_json(about | {"level": level, **rows, "models": _as_dicts(scores)})
         return
     screen = console()
-    if kind.words:
-        screen.print(kind.words, markup=False)
-    screen.print(_as_table(scores, level) if kind.classes is None else _classes_as_table(scores))
-    for line in _read_as(level, len(split.y_test)) if kind.classes is None else CLASSES_READ_AS:
+    if predicted.words:
+        screen.print(predicted.words, markup=False)
+    for output, own in scores.items():
+        if output:
+            screen.print(f"\n{output}", markup=False)
+        screen.print(_as_table(own, level) if kind == "numbers" else _scores_as_table(own, HEADS[kind]))
+    for line in _read_as(level, len(split.y_test)) if kind == "numbers" else [READ_AS[kind]]:
         screen.print(line, markup=False)
     screen.print(
         f"{len(split.y):,} rows to fit on, {len(split.y_test):,} held out; seed {seed}.", markup=False
     )
+
+
+def _scored(
+    predicted: TableTarget, split: Split, settings: dict[str, Any], level: float, seed: int,
+    progress: Listener,
+) -> tuple[str, dict[str, list[Any]]]:  # fmt: skip
+    """The kind of target, and the scores of every model by output; "" where there is one."""
+    from widegp.compare import compare as compare_numbers
+    from widegp.compare_targets import compare_classes, compare_counts, compare_outputs
+    from widegp.likelihoods import make_likelihood
+    from widegp.likelihoods.counts import Counts
+    from widegp.table_targets import Classes, OneNumber, Outputs
+
+    if isinstance(predicted, Classes):
+        return "classes", {"": list(compare_classes(split, settings, predicted, seed, progress))}
+    if isinstance(predicted, Outputs):
+        found: dict[str, list[Any]] = {name: [] for name in predicted.names}
+        for output, score in compare_outputs(split, settings, predicted, level, seed, progress):
+            found[output].append(score)
+        return "numbers", found
+    assert isinstance(predicted, OneNumber)
+    if settings["likelihood"] != "gaussian" and isinstance(make_likelihood(settings["likelihood"]), Counts):
+        return "counts", {"": list(compare_counts(split, settings, predicted, level, seed, progress))}
+    return "numbers", {"": list(compare_numbers(split, settings, seed, level, progress))}
+
+
+def _as_dicts(scores: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    named = [(output, score) for output, own in scores.items() for score in own]
+    return [({"output": output} if output else {}) | score.to_dict() for output, score in named]
 
 
 def _tell_kernels(found: list[KernelEvidence], split: Split, about: dict[str, Any], as_json: bool) -> None:
@@ -166,7 +209,7 @@ def _read_as(level: float, rows: int) -> list[str]:
         "RMSE, NLL, CRPS: lower is better, best in bold. Coverage should be the level in its head; chance"
         f" alone gives {percent(low)} to {percent(high)} at {percent(level)}.",
         "Time: from the training rows to predictions with intervals of the held-out rows, for every model"
-        " alike (gradient boosting is fitted five more times for its sd, three times for quantiles).",
+        " alike (gradient boosting is fitted five more times for its sd, six more times for quantiles).",
     ]
 
 
@@ -192,7 +235,8 @@ def _as_table(scores: list[Score], level: float) -> Table:
     return shown
 
 
-def _classes_as_table(scores: list[ClassScore]) -> Table:
+def _scores_as_table(scores: list[Any], heads: dict[str, str]) -> Table:
+    """A line for each model, the best of each score in bold but for coverage, which has no best."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -200,14 +244,15 @@ def _classes_as_table(scores: list[ClassScore]) -> Table:
 
     shown = Table(box=SIMPLE_HEAD, pad_edge=False)
     shown.add_column("model")
-    for name in (*OF_CLASSES.values(), "time"):
-        shown.add_column(name, justify="right")
-    best = {}
-    for name in OF_CLASSES:
-        values = [getattr(score, name) for score in scores]
-        best[name] = max(values) if name in ("auc", "accuracy") else min(values)
+    for title in (*heads.values(), "time"):
+        shown.add_column(title, justify="right")
+    best: dict[str, Any] = {}
+    for name in heads:
+        values = [getattr(score, name) for score in scores if getattr(score, name) is not None]
+        if values and name != "coverage":
+            best[name] = max(values) if name in HIGHER_IS_BETTER else min(values)
     for score in scores:
-        found = {name: getattr(score, name) for name in OF_CLASSES}
-        cells = [f"[bold]{number(v)}[/bold]" if v == best[name] else number(v) for name, v in found.items()]
+        found = {name: getattr(score, name) for name in heads}
+        cells = [f"[bold]{number(v)}[/bold]" if v == best.get(k, "") else number(v) for k, v in found.items()]
         shown.add_row(score.model, *cells, seconds(score.seconds))
     return shown

@@ -52,7 +52,8 @@ def cost(
 
     Single evaluations on made-up numbers are timed for some seconds; counts of work do the rest. The dials
     are those that 'widegp fit' would choose; its trials on held-out rows are counted unless --plain, --ard
-    or --budget leave them out. Times hold to within a factor of 2 on an idle machine.
+    or --budget leave them out, and so are its scores: predictions of the held-out rows, shuffled columns,
+    gradient boosting. Times hold to within a factor of 2 on an idle machine.
 
     \b
     Examples:
@@ -60,12 +61,13 @@ def cost(
       widegp cost --rows 1000000 --inputs 20 --approximation vfe --rank 300
       widegp cost houses.parquet --target price --budget 5m --json
     """
-    n, n_inputs = _shape(
+    (n, n_inputs), scored = _shape(
         table, rows, inputs, drop, target=target, test_fraction=test_fraction, missing=missing,
         missing_target=missing_target, decimal=decimal, thousands=thousands, dates=dates, encoding=encoding,
     )  # fmt: skip
     from widegp.approximations.layout import Dials
     from widegp.choices.plan import chosen_plan
+    from widegp.command_time import Aftermath
     from widegp.compute.backend import choose_backend
     from widegp.cost import Size
     from widegp.inference.choose import choose_dials
@@ -81,6 +83,9 @@ def cost(
     plan = (fit_plan if plain or ard or budget is not None else chosen_plan)(size, rates)
     told = _predicted(size, plan, predict_neighbors, rates, _block_rows(dials, size, chosen))
     told["chosen"] = approximation == "auto"
+    after = Aftermath(*scored, predict_neighbors).plan(size, rates)
+    told["scoring"] = [{"stage": s.name, "seconds": s.seconds} for s in after]
+    told["command_seconds"] = told["fit_seconds"] + sum(s.seconds for s in after)
     if as_json:
         print_json(told)
     else:
@@ -89,12 +94,13 @@ def cost(
 
 def _shape(
     table: Path | None, rows: int | None, inputs: int | None, drop: list[str] | None, **given: Any
-) -> tuple[int, int]:
-    """Rows to fit and inputs after encoding."""
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Rows to fit and inputs after encoding; rows to score and columns of the table."""
     if table is None:
         if rows is None or inputs is None:
             raise typer.BadParameter("pass a TABLE with its --target, or both --rows and --inputs.")
-        return rows, inputs
+        share = given["test_fraction"]
+        return (rows, inputs), (int(rows * share / (1 - share)), inputs)
     if rows is not None or inputs is not None:
         raise typer.BadParameter("pass either a TABLE or --rows and --inputs, not both.")
     if given["target"] is None:
@@ -103,8 +109,9 @@ def _shape(
         )
     from widegp.table_split import split_table
 
-    n, n_inputs = split_table(table, options.table_settings(drop, **given)).X.shape
-    return n, n_inputs
+    split = split_table(table, options.table_settings(drop, **given))
+    n, n_inputs = split.X.shape
+    return (n, n_inputs), (len(split.y_test), len(split.encoder.input_names))
 
 
 def _rates(n: int, n_inputs: int, kernel: Any, backend: Backend) -> Any:
@@ -160,17 +167,21 @@ def _show(told: dict[str, Any]) -> None:
 
 def _facts(told: dict[str, Any]) -> dict[str, str]:
     """One line per prediction, in words."""
-    fit, factor = told["fit_seconds"], told["within_factor"]
+    whole, factor = told["command_seconds"], told["within_factor"]
     parts = [told["approximation"]]
     parts += [f"{told[key]:,} {word}" for key, word in DIALS.items() if told[key] is not None]
     facts = {
         "table": f"{told['rows']:,} rows to fit, {told['inputs']:,} inputs",
         "model": ", ".join(parts) + (" (chosen by auto)" if told["chosen"] else ""),
-        "fit": f"about {duration(fit)}: from {duration(fit / factor)} to {duration(fit * factor)}",
+        "in all": f"about {duration(whole)}: from {duration(whole / factor)} to {duration(whole * factor)}",
+        "fit": f"about {duration(told['fit_seconds'])}",
     }
     for stage in told["stages"]:
         name = f"{stage['stage']}, {stage['rows']:,} rows" if stage["stage"] == "coarse" else stage["stage"]
         facts[f"  {name}"] = duration(stage["seconds"])
+    if told["scoring"]:
+        facts["scores"] = f"about {duration(sum(stage['seconds'] for stage in told['scoring']))}"
+    facts |= {f"  {stage['stage']}": duration(stage["seconds"]) for stage in told["scoring"]}
     facts["one evaluation"] = duration(told["evaluation_seconds"])
     facts["prediction"] = f"about {duration(told['seconds_per_1000_predictions'])} for 1,000 rows"
     facts["memory"] = f"at most about {told['peak_bytes'] / 2**30:.2g} GiB above the table"

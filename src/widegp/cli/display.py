@@ -1,11 +1,11 @@
-"""A live view of a fit, on a terminal only."""
+"""Live views of a fit and of a count of steps, on a terminal only."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from widegp.progress import Progress
+    from widegp.progress import Listener, Progress
 
 REFRESH_PER_SECOND = 4
 
@@ -32,6 +32,11 @@ class FitDisplay:
         self.values: Mapping[str, Any] = {}
         self.told = self.began
         self._shown = ExitStack()
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the command began."""
+        return time.perf_counter() - self.began
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
@@ -88,7 +93,7 @@ class FitDisplay:
             # Between two iterations time passes too.
             text += f", about {clock(max(0.0, left - (now - self.told)))} left (estimate)"
         if self.budget is not None:
-            text += f", at most {clock(max(0.0, self.budget - (now - self.began)))} left to optimise"
+            text += f", {clock(max(0.0, self.budget - (now - self.began)))} left of the budget"
         return text
 
 
@@ -103,3 +108,31 @@ def _mean(value: Any) -> float:
     import numpy as np
 
     return float(np.mean(value))
+
+
+def bar(screen: Console) -> AbstractContextManager[Listener | None]:
+    """A bar for each stage on a terminal, nothing elsewhere: a listener of equal steps."""
+    return _ShownBar(screen) if screen.is_terminal else nullcontext()
+
+
+class _ShownBar:
+    def __init__(self, screen: Console) -> None:
+        from rich import progress
+
+        self.bar = progress.Progress(
+            progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn(),
+            progress.TimeRemainingColumn(), console=screen, transient=True,
+        )  # fmt: skip
+        self.tasks: dict[str, Any] = {}
+
+    def __enter__(self) -> Listener:
+        self.bar.start()
+        return self.tell
+
+    def tell(self, event: Progress) -> None:
+        if event.stage not in self.tasks:
+            self.tasks[event.stage] = self.bar.add_task(event.stage, total=event.total)
+        self.bar.update(self.tasks[event.stage], completed=event.iteration)
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()

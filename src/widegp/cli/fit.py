@@ -40,6 +40,7 @@ def fit(
     ard: options.Ard = False,
     transform: options.TransformOption = None,
     plain: options.Plain = False,
+    conformal: options.Conformal = False,
     budget: options.Budget = None,
     test_fraction: options.TestFraction = 0.1,
     seed: options.Seed = 0,
@@ -73,20 +74,20 @@ def fit(
     \b
     Examples:
       widegp fit houses.csv --target price --out houses.widegp
+      widegp fit rock.csv --target cadmium --target zinc --out rock.widegp
       widegp fit visits.csv --target visits --likelihood negative-binomial --out visits.widegp
       widegp fit houses.parquet --target price --drop id,street --ard --budget 5m --out houses.widegp
       widegp fit haeuser.csv --target preis --decimal , --encoding cp1252 --out haeuser.widegp
       widegp fit big.parquet --target y --checkpoint run1 --out big.widegp
       widegp fit big.parquet --target y --checkpoint run1 --resume --out big.widegp
     """
-    target = options.one_target(targets)
     not_the_same(out, table=table)
     journal = _journal(checkpoint, resume)
     settings = options.regressor_settings(
         kernel=kernel, rank=rank, neighbors=neighbors, predict_neighbors=predict_neighbors,
         approximation=approximation, anchors=anchors, ard=ard, transform=transform, plain=plain,
-        budget=budget, backend=backend, checkpoint=None if journal is None else str(journal),
-        likelihood=likelihood,
+        conformal=conformal, budget=budget, backend=backend, likelihood=likelihood,
+        checkpoint=None if journal is None else str(journal),
     )  # fmt: skip
     if resume and journal is not None:
         _say_what_is_resumed(journal)
@@ -94,7 +95,7 @@ def fit(
     with interrupted_with(lambda: _how_to_go_on(journal, out if saved else None)):
         with FitDisplay(console(stderr=True), budget) as display, _folder(journal):
             model = _fitted(
-                table, target, out, display, settings, drop=options.columns(drop),
+                table, targets, out, display, settings, drop=options.columns(drop),
                 test_fraction=test_fraction, seed=seed, missing=missing,
                 missing_target=missing_target, keep_held_out=keep_held_out, yardstick=yardstick,
                 decimal=decimal, thousands=thousands, dates=dates, encoding=encoding,
@@ -107,7 +108,7 @@ def fit(
 
 
 def _fitted(
-    table: Path, target: str, out: Path, display: FitDisplay, settings: dict[str, Any], **split: Any
+    table: Path, targets: list[str], out: Path, display: FitDisplay, settings: dict[str, Any], **split: Any
 ) -> TableModel:
     """The model, saved to ``out``; ``split`` says which columns and rows to fit on."""
     from widegp.files import check_place
@@ -118,8 +119,10 @@ def _fitted(
     with warnings.catch_warnings():
         # They are kept with the model and shown with the scores.
         warnings.simplefilter("ignore")
+        if display.budget is not None:
+            settings = settings | {"budget": max(1.0, display.budget - display.spent)}
         model = TableModel.fit(
-            table, target, progress=display.update, command=_command(), **split, **settings
+            table, targets, progress=display.update, command=_command(), **split, **settings
         )
         model.save(out)
     return model
@@ -187,34 +190,28 @@ def _command() -> str:
 
 
 def _show(model: TableModel, out: Path, as_json: bool, verbose: bool) -> None:
+    from widegp.report.formatting import seconds
+
     if model.held_out is None:
         _show_unscored(model, out, as_json)
         return
-    if model.classes is not None:
-        from widegp.report import render_terminal_classes, summarise_classes
+    summary = summary_of(model)
+    if as_json:
+        print_json({"model": str(out)} | _compact(summary))
+        return
+    from widegp.report import render_terminal
 
-        summary = summarise_classes(model.held_out, model.provenance, model.regressor.result_)
-        if as_json:
-            apart = ("reliability", "roc")
-            print_json({"model": str(out)} | {k: v for k, v in summary.items() if k not in apart})
-            return
-        screen = console()
-        render_terminal_classes(summary, screen)
-    else:
-        summary = summary_of(model)
-        if as_json:
-            print_json({"model": str(out)} | _compact(summary))
-            return
-        from widegp.report import render_terminal
-
-        screen = console()
-        render_terminal(summary, screen, verbose)
-    _print_left_out(model)
+    screen = console()
+    render_terminal(summary, screen, verbose)
     told = model.provenance
+    for text in told.get("remarks", ()):
+        typer.echo(text)
+    _print_left_out(model)
     seen = f"conditioned on all {told['rows_conditioned_on']:,} rows"
     if told["rows_conditioned_on"] == told["rows"]:
         seen = f"fitted on the {told['rows']:,} training rows"
-    screen.print(f"Saved to {out}: the model as scored, {seen}.", markup=False)
+    took = seconds(told["seconds"])
+    screen.print(f"Saved to {out} after {took}: the model as scored, {seen}.", markup=False)
 
 
 def _print_left_out(model: TableModel) -> None:
@@ -235,6 +232,8 @@ def _compact(summary: dict[str, Any]) -> dict[str, Any]:
     """The summary without the points of its plots."""
     from widegp.report.notices import sentences
 
+    if "parameters" not in summary:
+        return {key: value for key, value in summary.items() if key not in ("curves", "held_out")}
     kept = ("target", "verdict", "notices", "yardstick", "scores", "undetermined", "columns", "provenance")
     apart = {"fit": ("path",), "held_out": ("points", "calibration", "pit", "quantiles", "trend")}
     compact = {key: summary[key] for key in kept} | {"warnings": sentences(summary["notices"])}
@@ -249,13 +248,17 @@ def _compact(summary: dict[str, Any]) -> dict[str, Any]:
 
 def _show_unscored(model: TableModel, out: Path, as_json: bool) -> None:
     regressor, told = model.regressor, model.provenance
+    first = model.parts[0]
     if as_json:
-        result = {"reason": regressor.result_.reason, "converged": regressor.converged_}
-        parts = {"scores": None, "fit": result, "parameters": regressor.params_, "provenance": told}
+        result = {"reason": first.result.reason, "converged": regressor.converged_}
+        params = [part.params for part in model.parts] if len(model.parts) > 1 else first.params
+        parts = {"scores": None, "fit": result, "parameters": params, "provenance": told}
         print_json({"model": str(out), "target": model.target, "warnings": told["warnings"]} | parts)
         return
     for text in told["warnings"]:
         warn(text)
+    for text in told.get("remarks", ()):
+        typer.echo(text)
     _print_left_out(model)
-    typer.echo(f"Fit: {regressor.result_.reason}. No row was held out, so there are no scores.")
+    typer.echo(f"Fit: {first.result.reason}. No row was held out, so there are no scores.")
     typer.echo(f"Saved to {out}: the model fitted on all {told['rows']:,} rows.")

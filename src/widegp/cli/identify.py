@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def identify(
     table: options.TableFile,
-    targets: options.Targets,
+    targets: options.OneTarget,
     drop: options.Drop = None,
     parameter: Annotated[
         str | None,

@@ -93,10 +93,16 @@ TableFile = Annotated[
 ModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL", callback=existing, help="A file that 'widegp fit' wrote.")
 ]
-Targets = Annotated[list[str], typer.Option("--target", "-t", metavar="TEXT", help="Column to predict.")]
+Targets = Annotated[
+    list[str],
+    typer.Option("--target", "-t", metavar="TEXT", help="Column to predict; repeated, several outputs."),
+]
+OneTarget = Annotated[list[str], typer.Option("--target", "-t", metavar="TEXT", help="Column to predict.")]
 LikelihoodOption = Annotated[
     LikelihoodName,
-    typer.Option(help="What the target is: auto takes two values for classes (logit), others as numbers."),
+    typer.Option(
+        help="What the target is: auto takes words and two values for classes (logit), others as numbers."
+    ),
 ]
 Drop = Annotated[
     list[str] | None, typer.Option("--drop", metavar="A,B", help="Columns to leave out; may be repeated.")
@@ -145,8 +151,12 @@ Plain = Annotated[
     bool,
     typer.Option("--plain", help="Standardised inputs, one metric, one noise: try nothing on held-out rows."),
 ]
+Conformal = Annotated[
+    bool, typer.Option("--conformal", help="Calibrate the intervals on a tenth of the rows, kept apart.")
+]
 Budget = Annotated[
-    float | None, typer.Option(parser=seconds, metavar="TIME", help="Time to fit, like 90s or 5m.")
+    float | None,
+    typer.Option(parser=seconds, metavar="TIME", help="Time for the whole command, like 90s or 5m."),
 ]
 TestFraction = Annotated[
     float, typer.Option(callback=fraction, help="Share of the rows kept apart for the scores.")
@@ -171,8 +181,8 @@ def one_target(targets: list[str]) -> str:
     if len(targets) > 1:
         named = " and ".join(repr(name) for name in targets)
         raise typer.BadParameter(
-            f"{named} are {len(targets)} targets, and a model has one; run the command once for each, and"
-            " pass --drop for the others.", param_hint="'--target'",
+            f"{named} are {len(targets)} targets, and this command takes one; run it once for each, and pass"
+            " --drop for the others.", param_hint="'--target'",
         )  # fmt: skip
     return targets[0]
 

@@ -42,12 +42,32 @@ def not_the_same(out: Path, **inputs: Path | None) -> None:
             raise typer.BadParameter(f"{out} is the {name} itself; pass another name.", param_hint="'--out'")
 
 
-def summary_of(model: TableModel) -> dict[str, Any]:
-    """The summary of a model with held-out rows."""
-    from widegp.report import summarise
+def summary_of(model: TableModel, explained: bool = False) -> dict[str, Any]:
+    """The summary of a model with held-out rows; ``explained`` adds what drives it, which takes a while."""
+    from widegp.report import summarise, summarise_classes, summarise_outputs
 
-    assert model.held_out is not None
-    return summarise(
-        model.regressor, model.held_out, model.encoder.summary(), model.provenance,
-        feature_names=model.encoder.feature_names,
-    )  # fmt: skip
+    held_out: Any = model.held_out
+    assert held_out is not None
+    ranking = None if model.study is None else model.study.ranking
+    explanation = _explanation(model, ranking) if explained else None
+    columns, told = model.encoder.summary(), model.provenance
+    if model.outputs is None:
+        return summarise(
+            model.regressor, held_out, columns, told, explanation=explanation,
+            feature_names=model.encoder.feature_names, ranking=ranking,
+        )  # fmt: skip
+    make = summarise_outputs if model.classes is None else summarise_classes
+    return make(held_out, told, [part.result for part in model.parts], columns, explanation)
+
+
+def _explanation(model: TableModel, ranking: dict[str, Any] | None) -> dict[str, Any]:
+    from widegp.cli.display import bar
+    from widegp.explain import explain
+    from widegp.sources import source_columns
+
+    with bar(console(stderr=True)) as progress:
+        return explain(
+            model.predicted.view(model.regressor), model.inputs_held(), model.encoder.feature_names,
+            sources=source_columns(model.encoder), outputs=model.outputs, ranking=ranking,
+            progress=progress,
+        )  # fmt: skip

@@ -20,13 +20,12 @@ if TYPE_CHECKING:
 
     from widegp.data.tables import TableSource
     from widegp.notices import Notice
-    from widegp.table_model import Predicted, TableModel
+    from widegp.table_model import TableModel
 
 BATCH_ROWS = 16384
 # Neighbours, and all rows of an exact fit, make a row cost milliseconds; the bar should still move.
 BATCH_ROWS_SLOW = 1024
-ADDED = ("mean", "sd", "lower", "upper", "outside")
-ADDED_TO_CLASSES = ("class", "probability", "outside")
+OUTSIDE = "outside"
 
 
 def predict(
@@ -47,14 +46,15 @@ def predict(
     encoding: options.Encoding = None,
     as_json: options.Json = False,
 ) -> None:
-    """Add mean, sd and interval to the rows of a table.
+    """Add what is predicted to the rows of a table.
 
-    The columns of the table are kept, and mean, sd, lower, upper and outside added; for a model of two
-    classes, the likelier class, the probability of the second one, and outside. By the model, a new
-    observation falls between lower and upper with probability --level. Where outside is true, a number or
-    date of the row lies beyond the training range: the prediction is an extrapolation, and neither it nor its
-    interval was tested there. Rows are read, predicted and written in batches, so tables may be larger than
-    memory.
+    The columns of the table are kept, and mean, sd, lower, upper and outside added. By the model, a new
+    observation falls between lower and upper with probability --level. Several outputs have their names in
+    front of these. Classes have class, the likeliest; a probability for each; and set, the classes, with | in
+    between, that hold that of a new row with probability --level, as the held-out rows tell. Where outside is
+    true, a number or date of the row lies beyond the training range: the prediction is an extrapolation, and
+    neither it nor its interval was tested there. Rows are read, predicted and written in batches, so tables
+    may be larger than memory.
 
     \b
     Examples:
@@ -71,8 +71,8 @@ def predict(
         from widegp.table_model import TableModel
 
         fitted = TableModel.load(model, backend, predict_neighbors)
-        names = [prefix + name for name in (ADDED if fitted.classes is None else ADDED_TO_CLASSES)]
         source = open_table(table, Reading(encoding=encoding))
+        names = [prefix + name for name in (*fitted.column_names, OUTSIDE)]
         _check_names(source, names)
         rows, outside, noticed = _stream(fitted, source, out, level, names)
     with interrupted_with(lambda: f"Interrupted; {out} is written."):
@@ -112,26 +112,19 @@ def _stream(
     rows, outside, noticed = 0, 0, Counter[Any]()
     numeric = {c.name: c.notation or "plain" for c in model.encoder.columns if c.kind == "numeric"}
     if model.classes is None:
-        numeric[model.target] = "plain"
+        numeric |= {name: "plain" for name in model.predicted.names}
     numeric = numeric if source.is_text and is_typed(out) else {}
-    slow = model.regressor.fitted_.rows is not None or model.regressor.approximation_ == "exact"
+    slow = any(part.rows is not None or part.approximation == "exact" for part in model.parts)
     with table_writer(out) as writer, _bar(source) as advance:
         for batch in source.batches(BATCH_ROWS_SLOW if slow else BATCH_ROWS):
-            predicted = model.predict_batch(batch, level)
-            new = dict(zip(names, _new_columns(predicted, model.classes), strict=True))
+            predicted = model.predict_columns(batch, level)
+            new = dict(zip(names, (*predicted.columns.values(), predicted.outside), strict=True))
             writer.write_batch(_extended(batch, new, numeric))
             noticed += predicted.warnings
             rows += batch.num_rows
             outside += int(predicted.outside.sum())
             advance(batch.num_rows)
     return rows, outside, noticed
-
-
-def _new_columns(predicted: Predicted, classes: tuple[str, str] | None) -> list[Any]:
-    if classes is None:
-        return [*predicted[:4], predicted.outside]
-    likelier = [classes[int(p > 0.5)] for p in predicted.mean]
-    return [likelier, predicted.mean, predicted.outside]
 
 
 def _extended(batch: pa.RecordBatch, new: dict[str, Any], numeric: dict[str, str]) -> pa.RecordBatch:

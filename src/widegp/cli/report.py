@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from widegp.cli import options
-from widegp.cli.output import not_the_same, print_json
-
-if TYPE_CHECKING:
-    from widegp.table_model import TableModel
+from widegp.cli.output import not_the_same, print_json, summary_of
 
 
 def report(
@@ -37,39 +34,14 @@ def report(
         raise ValueError(
             f"{model} was fitted on all rows and has no scores; fit it with --test-fraction above 0."
         )
-    if fitted.classes is not None:
-        _report_classes(fitted, out, as_json)
-        return
-    from widegp.explain import explain
-    from widegp.report import render_html, summarise
-    from widegp.sources import source_columns
+    from widegp.report import headline, render_html
 
-    names, sources = fitted.encoder.feature_names, source_columns(fitted.encoder)
-    ranking = None if fitted.study is None else fitted.study.ranking
-    summary = summarise(
-        fitted.regressor, fitted.held_out, fitted.encoder.summary(), fitted.provenance,
-        explanation=explain(fitted.regressor, fitted.inputs_held(), names, sources=sources, ranking=ranking),
-    )  # fmt: skip
+    summary = summary_of(fitted, explained=True)
     page = render_html(summary).encode()
     write_whole(out, page)
     if as_json:
-        print_json({"out": str(out), "bytes": len(page), "verdict": summary["verdict"]})
-    else:
-        typer.echo(summary["verdict"]["headline"])
-        typer.echo(f"The report is in {out} ({len(page) / 1024:.0f} KiB).")
-
-
-def _report_classes(fitted: TableModel, out: Path, as_json: bool) -> None:
-    from widegp.files import write_whole
-    from widegp.report import render_html_classes, summarise_classes
-    from widegp.report.classes import headline
-
-    assert fitted.held_out is not None
-    summary = summarise_classes(fitted.held_out, fitted.provenance, fitted.regressor.result_)
-    page = render_html_classes(summary).encode()
-    write_whole(out, page)
-    if as_json:
-        print_json({"out": str(out), "bytes": len(page), "scores": summary["scores"]})
+        told = {"verdict": summary["verdict"]} if "verdict" in summary else {"headline": headline(summary)}
+        print_json({"out": str(out), "bytes": len(page), **told})
     else:
         typer.echo(headline(summary))
         typer.echo(f"The report is in {out} ({len(page) / 1024:.0f} KiB).")

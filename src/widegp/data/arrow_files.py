@@ -107,5 +107,9 @@ def as_typed(batch: pa.RecordBatch, schema: pa.Schema, columns: list[str]) -> pa
         array, kind = batch.column(name), schema.field(name).type
         # A damaged file can hold offsets and indices that lead anywhere; reading on would crash.
         array.validate(full=True)
+        if pa.types.is_dictionary(array.type) and pa.types.is_string_view(array.type.value_type):
+            # Indices into views, which polars hands out for its categories, are not followed.
+            words = array.dictionary.cast(pa.large_string())
+            array = pa.DictionaryArray.from_arrays(array.indices.cast(pa.int64()), words)
         arrays.append(array if array.type == kind else array.cast(kind, safe=False))
     return pa.RecordBatch.from_arrays(arrays, columns)

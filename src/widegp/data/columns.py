@@ -45,12 +45,13 @@ QUICKLY_READ = 64 << 20
 
 class Survey(NamedTuple):
     """Columns without statistics, the target y (n,), NaN where missing, or None if there is none to read, and
-    how it is written where it is text.
+    how it is written where it is text, with a remark where that is no plain number.
     """
 
     columns: tuple[Column, ...]
     y: np.ndarray | None
     target_notation: str = ""
+    target_notes: tuple[Notice, ...] = ()
 
 
 class TrainingRows(NamedTuple):
@@ -239,7 +240,8 @@ def survey(
             notes = (Notice("no type", name, (kind,)),)
         if name != target:
             found.append(Column(name, KINDS.get(notation, kind), 0, notes, notation=notation))
-    return Survey(tuple(found), y, settled.get(target, ("", ()))[0] if target is not None else "")
+    notation, notes = settled.get(target, ("", ())) if target is not None else ("", ())
+    return Survey(tuple(found), y, notation, notes)
 
 
 def learn(

@@ -2,7 +2,8 @@
 
 Cells stay text here. pyarrow infers types block by block, so a column of whole numbers that meets a fraction
 or a word in a later block would fail; `widegp.data.text` decides over all rows instead. Blank lines are no
-rows, names and cells lose blanks around them, and a mark of Unicode at the start is skipped.
+rows, names and cells lose blanks around them, and a mark of Unicode at the start is skipped, as is the line
+"sep=;" of Excel. A last column without a name or any value, of rows that end in a delimiter, is none.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import csv
 import gzip
 import io
 import lzma
+import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +35,8 @@ from widegp.data.text import NUMBER
 # pyarrow reads some thirty blocks ahead.
 SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 20, 64 << 20
 DELIMITERS = (",", ";", "\t", "|")
+# With this line Excel is told what parts the values.
+SEPARATOR = r'"?sep=(.)"?'
 # The longer mark first: that of UTF-32 begins with that of UTF-16.
 MARKS = {
     codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
@@ -42,17 +46,23 @@ MARKS = {
 
 @dataclass(frozen=True)
 class TextFile:
-    """Where the bytes are, how they are to be decoded and parted, and how many are parsed at once."""
+    """Where the bytes are, how they are to be decoded and parted, and how many are parsed at once.
+
+    skipped : lines before the header.
+    """
 
     path: Path
     encoding: str
     delimiter: str
     block: int
+    skipped: int = 0
 
     def reader(self, **convert: Any) -> pacsv.CSVStreamingReader:
         return pacsv.open_csv(
             pa.PythonFile(_unpacked(self.path), "r"),
-            read_options=pacsv.ReadOptions(use_threads=False, block_size=self.block, encoding=self.encoding),
+            read_options=pacsv.ReadOptions(
+                use_threads=False, block_size=self.block, encoding=self.encoding, skip_rows=self.skipped
+            ),
             parse_options=pacsv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             convert_options=pacsv.ConvertOptions(**convert),
         )
@@ -65,7 +75,7 @@ class TextFile:
             line = 1
             try:
                 for row in reader:
-                    if row:
+                    if row and line > self.skipped:
                         yield line, row
                     line = reader.line_num + 1
             except csv.Error as error:
@@ -75,10 +85,13 @@ class TextFile:
 
 def open_csv(path: Path, encoding: str | None) -> Opened:
     """(schema, None, scan): names from the first line; the first block is parsed as a check."""
-    encoding, header = _first_line(path, encoding)
+    encoding, first, second = _first_lines(path, encoding)
+    said = re.fullmatch(SEPARATOR, first)
+    header = second if said else first
     # A row must fit into a block; rows of a wide table are as long as its header, or some times that.
     block = min(max(SMALLEST_BLOCK, 16 * len(header)), LARGEST_BLOCK)
-    file = TextFile(path, encoding, _delimiter(header, path.name.lower()), block)
+    delimiter = said[1] if said else _delimiter(header, path.name.lower())
+    file = TextFile(path, encoding, delimiter, block, 1 if said else 0)
     with _parsing(file), file.reader() as reader:
         names = reader.schema.names
         n_rows = next((batch.num_rows for batch in reader if batch.num_rows), 0)
@@ -92,6 +105,8 @@ def open_csv(path: Path, encoding: str | None) -> Opened:
         raise TableError(f"{path} has a header but no rows; pass a table with at least one row.")
     if not stripped[0] and NO_NAME not in stripped:
         stripped[0] = NO_NAME
+    if len(stripped) > 1 and not stripped[-1] and names.count(names[-1]) == 1:
+        stripped.pop()
     return pa.schema([(name, pa.string()) for name in stripped]), None, partial(_scan, file, names, stripped)
 
 
@@ -111,13 +126,14 @@ def _unpacked(path: Path) -> IO[Any]:
     return archive.open(tables[0])
 
 
-def _first_line(path: Path, encoding: str | None) -> tuple[str, str]:
-    """The encoding, by the mark at the start unless it is given, and the first line that is not blank."""
+def _first_lines(path: Path, encoding: str | None) -> tuple[str, str, str]:
+    """The encoding, by the mark at the start unless it is given, and the first two lines with anything."""
     with _unpacked(path) as file:
         head = file.read(LARGEST_BLOCK)
     encoding = encoding or next((name for mark, name in MARKS.items() if head.startswith(mark)), "utf8")
     lines = io.TextIOWrapper(io.BytesIO(head), encoding, errors="replace")
-    return encoding, next(filter(None, (line.strip("\ufeff\r\n") for line in lines)), "")
+    told = filter(None, (line.strip("\ufeff\r\n") for line in lines))
+    return encoding, next(told, ""), next(told, "")
 
 
 def _delimiter(header: str, name: str) -> str:
@@ -130,7 +146,8 @@ def _delimiter(header: str, name: str) -> str:
 def _scan(
     file: TextFile, raw_names: list[str], names: list[str], columns: list[str], rows: int
 ) -> Iterator[pa.RecordBatch]:
-    raw = dict(zip(names, raw_names, strict=True))
+    # Names lack that of a last column that should hold nothing.
+    raw = dict(zip(names, raw_names, strict=False))
     # The last column is read in any case: it shows whether a quotation mark was left open.
     wanted = [raw[name] for name in columns]
     read = list(dict.fromkeys([*wanted, raw_names[-1]]))
@@ -139,11 +156,18 @@ def _scan(
     with _parsing(file), file.reader(**convert, strings_can_be_null=False) as reader:
         for batch in reader:
             if batch.num_rows:
-                last = batch.column(raw_names[-1])[-1].as_py()
+                final = batch.column(raw_names[-1])
+                last = final[-1].as_py()
+                if len(names) < len(raw_names) and not _is_blank(final):
+                    raise TableError(f"Column {len(raw_names)} of {file.path} has no name; name it.")
                 yield pa.RecordBatch.from_arrays(batch.columns[: len(wanted)], columns)
     # A value of several lines may have taken in the rest of the file for want of a closing mark.
     if len(last.splitlines()) > 1 and (sentence := _misshapen(file)):
         raise TableError(sentence)
+
+
+def _is_blank(cells: pa.Array) -> bool:
+    return not pc.any(pc.not_equal(pc.utf8_trim_whitespace(cells), "")).as_py()
 
 
 @contextmanager

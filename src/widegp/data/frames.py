@@ -52,7 +52,7 @@ def _arrow(frame: Any) -> pa.Table:
 def _of_objects(column: Any) -> pa.Array:
     try:
         return pa.array(column, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         return pa.array([None if gap else str(v) for v, gap in zip(column, column.isna(), strict=True)])
 
 

@@ -5,7 +5,8 @@
                             and sin, cos of 2 pi (day of year) / 365.25 where training spans over a year
     categorical        of few levels: one feature per level, 0 or 1   missing: all 0
                        of many, with a target: the mean of the target  missing: the mean over all rows
-                            at the level, shrunk to that of all rows where the level is rare
+                            at the level, shrunk to that of all rows where the level is rare; of few levels
+                            too where the target has two values and there are 100 rows for each level
                        of many, without: the 19 most frequent levels and one feature for all others
 
 A column that was missing in at least 2% of the training rows has one more feature, 1 where it is missing.

@@ -18,6 +18,9 @@ from widegp.notices import Notice
 
 # Levels with an input each: at most so many with a target, whose means say more about many, and without.
 MOST_ONE_HOT, MOST_LEVELS = 12, 20
+# Of a target of two classes the means serve few levels too, if there are so many rows of each on average: an
+# input per level makes rows of different levels strangers, and of two classes there is less to tell them by.
+ROWS_FOR_MEANS = 100
 # Levels remembered of a column while its rows are counted, and in a model.
 MOST_COUNTED, MOST_KEPT = 100_000, 10_000
 # Standardised, the 1s of a rarer indicator lie so far out that they swamp the distances of all other inputs.
@@ -149,6 +152,7 @@ class LevelStatistics(Statistics):
         self.places: dict[str, int] = {}
         self.sums = np.zeros((3, 1, FOLDS))
         self.has_target = False
+        self.targets: set[float] = set()  # a few of its values: enough to tell two classes
 
     def _add(self, values: Values, y: np.ndarray | None, folds: np.ndarray | None) -> np.ndarray:
         for label in values.labels:
@@ -158,6 +162,8 @@ class LevelStatistics(Statistics):
         present, size = codes >= 0, len(self.places) + 1
         self.has_target = y is not None
         y = np.zeros(codes.size) if y is None else y
+        if len(self.targets) < 3:
+            self.targets |= set(np.unique(y)[:3].tolist())
         cell = (codes * FOLDS + (0 if folds is None else folds))[present]
         added = [np.bincount(cell, y[present] ** power, size * FOLDS) for power in (0, 1, 2)]
         grown = np.zeros((3, size, FOLDS))
@@ -181,8 +187,9 @@ class LevelStatistics(Statistics):
         # By frequency, then by name: the order of the rows must not matter.
         ranked = sorted(seen, key=lambda label: (-counts[self.places[label]], label))
         common["n_levels"] = len(ranked) + bool(counts[0])
-        if self.has_target and len(ranked) > MOST_ONE_HOT:
-            means, mean = _level_means(self.sums.sum(axis=2))
+        of_classes = len(self.targets) == 2 and self.rows >= ROWS_FOR_MEANS * len(ranked) > ROWS_FOR_MEANS
+        if self.has_target and (of_classes or len(ranked) > MOST_ONE_HOT):
+            means, mean = level_means(self.sums.sum(axis=2))
             common["notes"] += (Notice("means", name, (f"{len(ranked):,}",)),)
             common |= {"levels": tuple(ranked[:MOST_KEPT]), "mean": mean}
             of_levels = tuple(float(means[self.places[level]]) for level in common["levels"])
@@ -197,12 +204,12 @@ class LevelStatistics(Statistics):
     def left_out_means(self) -> LeftOutMeans:
         """The means at each level from the rows of all folds but one; folds of rows are filled in later."""
         without = self.sums.sum(axis=2)[:, :, None] - self.sums
-        found = [_level_means(without[:, :, k]) for k in range(FOLDS)]
+        found = [level_means(without[:, :, k]) for k in range(FOLDS)]
         means = np.array([np.append(per_level, mean) for per_level, mean in found])
         return LeftOutMeans(self.places, means, np.empty(0, int))
 
 
-def _level_means(sums: np.ndarray) -> tuple[np.ndarray, float]:
+def level_means(sums: np.ndarray) -> tuple[np.ndarray, float]:
     """(s_l + m s / n) / (n_l + m) per level from sums (3, L) of 1, y, y^2, and s / n.
 
     m = W / B, the variance within levels over that between them, as in a one-way layout of random effects.

@@ -12,7 +12,7 @@ import os
 import stat
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,6 +174,13 @@ def open_table(source: Any, reading: Reading | None = None) -> TableSource:
             return TableSource(path, (path,), *opened(path))
         encoding = None if reading is None else reading.encoding
         return TableSource(path, (path,), *csv_files.open_csv(path, encoding), is_text=True)
+
+
+def first_batch(source: TableSource, batch: pa.RecordBatch) -> TableSource:
+    """A batch of a source as a table of its own, its text as open as it was."""
+    import pyarrow as pa
+
+    return replace(open_table(pa.Table.from_batches([batch])), is_text=source.is_text)
 
 
 def _in_folder(path: Path) -> tuple[Path, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,50 +15,82 @@ if TYPE_CHECKING:
 
 # Fewer rows of two numbers may be any numbers.
 LEAST_ROWS = 10
-# Values of a column of words that are named in an error, and values up to which it is one of classes.
+# Values of a column that are named in words, and values up to which words are classes.
 NAMED, MOST_CLASSES = 5, 50
 NUMBER_LIKE = re.compile(r"[^\w]*\d[\d.,'\s]*[^\w]*")
+# What classes are asked for by: how their probability depends on the latent f.
+LINKS = ("logit", "probit")
 
 
 class TargetKind(NamedTuple):
-    """``likelihood`` that suits the column, the two ``classes`` where it holds such, the second being that
-    whose probability is predicted, and ``words``, one sentence for the user, or none.
+    """``likelihood`` that suits the column, its ``classes`` in order where it holds such, and ``words``, one
+    sentence for the user, or none.
     """
 
     likelihood: str = "gaussian"
-    classes: tuple[str, str] | None = None
+    classes: tuple[str, ...] | None = None
     words: str = ""
 
 
-def target_kind(source: TableSource, target: str) -> TargetKind:
-    """Two values, whatever they are, are classes; whole numbers from 0 on may be counts, which is said."""
+def target_kind(source: TableSource, target: str, asked: str | None = None) -> TargetKind:
+    """Two values, whatever they are, are classes, and so are words and levels of a category, up to
+    MOST_CLASSES; whole numbers from 0 on may be counts, which is said. ``asked`` is the likelihood that the
+    user named.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if target not in source.names:
         return TargetKind()
     column = source.read([target]).column(target).drop_null()
-    if isinstance(column.type, pa.DictionaryType):
+    category = isinstance(column.type, pa.DictionaryType)
+    if category:
         column = column.cast(column.type.value_type)
     values = pc.unique(column)
-    words = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    named = pa.types.is_boolean(column.type)
-    if words:
-        # Numbers in a notation that is still open are for whoever reads them.
-        named = not all(NUMBER_LIKE.fullmatch(str(value)) for value in values.to_pylist())
-    if len(values) == 2 and (named or (_is_number(column.type) and len(column) >= LEAST_ROWS)):
-        first, second = (_name(value) for value in sorted(values.to_pylist()))
-        told = f"Target {quoted(target)} has two values, {first} and {second}: classes."
-        return TargetKind("logit", (first, second), f"{told} The model predicts the probability of {second}.")
-    if words and 2 < len(values) <= MOST_CLASSES:
-        _refuse_many(target, [str(value) for value in values.to_pylist()])
+    if asked in LINKS or (asked is None and _are_classes(column, values, category)):
+        return _classes(target, values, asked or "logit")
+    if asked is not None:
+        return TargetKind(asked)
     if _is_number(column.type) and len(values) > 2 and _are_counts(column):
         return TargetKind(words=_hint(target, int(pc.max(column).as_py())))
     return TargetKind()
 
 
-def coded(source: TableSource, target: str, classes: tuple[str, str]) -> TableSource:
-    """The same table with 0 and 1 for the classes of its target, and nothing where that is missing."""
+def _are_classes(column: pa.ChunkedArray, values: pa.Array, category: bool) -> bool:
+    import pyarrow as pa
+
+    if not 2 <= len(values) <= MOST_CLASSES:
+        return False
+    if category or pa.types.is_boolean(column.type):
+        return True
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        # Numbers in a notation that is still open are for whoever reads them.
+        like = [bool(NUMBER_LIKE.fullmatch(str(value))) for value in values.to_pylist()]
+        return not (all(like) if len(values) == 2 else any(like))
+    return len(values) == 2 and _is_number(column.type) and len(column) >= LEAST_ROWS
+
+
+def _classes(target: str, values: pa.Array, link: str) -> TargetKind:
+    """The kind of a column of classes, said in a line."""
+    names = [_name(value) for value in sorted(values.to_pylist())]
+    if not 2 <= len(names) <= MOST_CLASSES:
+        raise TableError(
+            f"likelihood={link!r} is of 2 to {MOST_CLASSES} classes; target {quoted(target)} has"
+            f" {len(names)} value{'s' if len(names) != 1 else ''}: choose another likelihood or column."
+        )
+    if len(names) == 2:
+        told = f"Target {quoted(target)} has two values, {names[0]} and {names[1]}: classes."
+        return TargetKind(link, tuple(names), f"{told} The model predicts the probability of each.")
+    shown = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+    told = f"Target {quoted(target)} has {len(names)} classes: {shown}."
+    return TargetKind(link, tuple(names), f"{told} The model predicts the probability of each.")
+
+
+def coded(source: TableSource, target: str, classes: Sequence[str]) -> TableSource:
+    """The same table with 0, 1, ... for the classes of its target, and nothing where that is missing.
+
+    A value that is none of the classes is refused by name and row.
+    """
     import pyarrow as pa
 
     place = source.names.index(target)
@@ -66,8 +98,15 @@ def coded(source: TableSource, target: str, classes: tuple[str, str]) -> TableSo
     schema = source.schema.set(place, pa.field(target, pa.float64()))
     if isinstance(typed.type, pa.DictionaryType):
         typed = typed.cast(typed.type.value_type)
-    code = {classes[0]: 0.0, classes[1]: 1.0}
-    codes = pa.array([None if v is None else code[_name(v)] for v in typed.to_pylist()], pa.float64())
+    code = {name: float(k) for k, name in enumerate(classes)}
+    names = [None if value is None else _name(value) for value in typed.to_pylist()]
+    for row, name in enumerate(names, start=1):
+        if name is not None and name not in code:
+            raise TableError(
+                f"Target {quoted(target)} is {quoted(name)} in row {row}, which the model does not know; its"
+                f" classes are {', '.join(classes[:NAMED])}{', ...' if len(classes) > NAMED else ''}."
+            )
+    codes = pa.array([None if name is None else code[name] for name in names], pa.float64())
 
     def scan(columns: list[str], rows: int) -> Iterable[pa.RecordBatch]:
         first = 0
@@ -101,16 +140,6 @@ def _hint(target: str, most: int) -> str:
     return (
         f"Target {quoted(target)} holds whole numbers from 0 on, up to {most:,}; if they are counts, pass"
         " --likelihood negative-binomial."
-    )
-
-
-def _refuse_many(target: str, values: list[str]) -> None:
-    if any(NUMBER_LIKE.fullmatch(value) for value in values):
-        return
-    named = ", ".join(sorted(values)[:NAMED]) + (", ..." if len(values) > NAMED else "")
-    raise TableError(
-        f"Target {quoted(target)} has {len(values)} classes ({named}), and tables of two are fitted here; use"
-        " WideGPClassifier in Python, or a column that says whether a row is of one of them."
     )
 
 

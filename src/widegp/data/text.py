@@ -9,7 +9,6 @@ that leave no doubt, else it is asked for. A column that is mostly numbers or da
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -20,47 +19,55 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from widegp.data.dates import CLOCK, DATES, MAYBE, moments, seconds_of_day
 from widegp.data.errors import Problems, TableError, quoted
 from widegp.notices import Notice
 
 # "Na" is sodium and "None" a level of many tables, so the spellings are exact.
 MISSING = (
-    "", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "?", "-",
+    "", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "-NaN", "NaT", "NULL", "null", "?",
+    "-", "--", "–", "—", ".", "..", "n.a.", "N.A.", "k.A.", "k. A.", "#NV", "#DIV/0!", "#VALUE!", "#WERT!",
+    "#REF!", "#BEZUG!", "#NAME?", "#NUM!", "#ZAHL!", "#NULL!",
+)  # fmt: skip
+# Words for a gap among numbers and dates; among other words they are levels.
+GAPS = (
+    "None", "none", "NONE", "Null", "nil", "missing", "Missing", "unknown", "Unknown", "(blank)", "(leer)",
 )  # fmt: skip
 NUMBER = r"^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|(?i:inf|infinity|nan))$"
-SIGNS, BLANKS = "$€£¥₹", "'’ \u00a0\u202f"
-_MARKED = (
-    rf"^[{SIGNS}]?\s?[+-]?(?:(?:\d{{1,3}}(?:[%s{BLANKS}]\d{{3}})+|\d+)(?:[%s]\d*)?|[%s]\d+)"
-    rf"(?:[eE][+-]?\d+)?\s?[%%{SIGNS}]?$"
-)
+SIGNS, BLANKS, MINUS = "$€£¥₹", "'’ \u00a0\u202f", "−-"
+_UNIT = rf"(?:[%{SIGNS}]|EUR|USD|GBP|CHF)"
+# The digits of a number with whatever marks, first those alone that a number begins with.
+_DIGITS = rf"[.,]?\d[\d.,{BLANKS}]*(?:[eE][+-]?\d+)?"
+# A minus may stand before the digits or a sign of money, behind all, or be a pair of brackets.
+_NEGATIVE = rf"^[^\d.,]*[{MINUS}]|[{MINUS}]$|^\("
+
+
+def _marked(thousands: str, decimal: str) -> str:
+    """The pattern of numbers with these marks, and with signs and units of money."""
+    digits = rf"(?:\d{{1,3}}(?:[{thousands}{BLANKS}]\d{{3}})+|\d+)(?:[{decimal}]\d*)?|[{decimal}]\d+"
+    plus = rf"[+{MINUS}]"
+    number = rf"(?:{digits})(?:[eE][+-]?\d+)?\s?{_UNIT}?"
+    before = rf"(?:{plus}?\s?{_UNIT}\s?|{_UNIT}\s?{plus}|{plus}?)"
+    return rf"^(?:{before}{number}|{_UNIT}?\s?{number}[{MINUS}]|\({_UNIT}?\s?{number}\))$"
+
+
 _DAY = r"[1-9]\d{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?"
 _ZONE = r"(?:Z|[+-](?:0\d|1[0-4]):?[0-5]\d)"
 PATTERNS = {
     "plain": NUMBER,
-    "point": _MARKED % (",", ".", "."),
-    "comma": _MARKED % (".", ",", ","),
+    "point": _marked(",", "."),
+    "comma": _marked(".", ","),
     "truth": "^(?i:true|false)$",
+    "clock": CLOCK,
     "iso": f"^{_DAY}(?:[T ]{_CLOCK}{_ZONE}?)?$",
     # These two let through all that may be a date; each word is then looked at.
-    "day-first": r"^(?:\d{1,2}[./ -]|\d{4}[./-]|[A-Za-z]{3,9}\.? \d).*\d",
-    "month-first": r"^(?:\d{1,2}[/ -]|\d{4}[./-]|[A-Za-z]{3,9}\.? \d).*\d",
+    **MAYBE,
     "short year": r"^\d{1,2}[./-]\d{1,2}[./-]\d{2}$",
 }
-_HOURS = r"(?:,?[ T](?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d))?)?"
-_IN_WORDS = (
-    r"(?P<year>\d{4})([./-])(?P<month>\d{1,2})\2(?P<day>\d{1,2})",
-    r"(?P<day>\d{1,2})[ .-]{1,2}(?P<month>[A-Za-z]{3,9})[ .,-]{1,2}(?P<year>\d{4})",
-    r"(?P<month>[A-Za-z]{3,9})\.? (?P<day>\d{1,2}),? (?P<year>\d{4})",
-)
-DATES = {
-    "day-first": (r"(?P<day>\d{1,2})([./-])(?P<month>\d{1,2})\2(?P<year>\d{4})", *_IN_WORDS),
-    "month-first": (r"(?P<month>\d{1,2})([/-])(?P<day>\d{1,2})\2(?P<year>\d{4})", *_IN_WORDS),
-}
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 NOTATIONS = tuple(PATTERNS)
 NUMBERS, NOT_NUMBERS, OTHER_DATES = NOTATIONS[:3], {*NOTATIONS[3:]}, tuple(DATES)
-KINDS = dict.fromkeys(NUMBERS, "numeric") | dict.fromkeys(("iso", *OTHER_DATES), "date")
+KINDS = dict.fromkeys((*NUMBERS, "clock"), "numeric") | dict.fromkeys(("iso", *OTHER_DATES), "date")
 KINDS |= {"truth": "boolean", "text": "categorical", "none": "empty"}
 WHICH_MARK = "say which with --decimal . or --decimal , (decimal= in Python)"
 WHICH_DATES = (
@@ -107,11 +114,13 @@ class TextSurvey:
     typed : the column was declared text, not read from a file of text: whole numbers may then be codes.
     numbers, marked : some of the different words that are numbers, and the first with any mark but a sign.
     order_matters : whether day and month can be mixed up in some word.
+    present, gaps : how many cells hold something else than one of GAPS, and how many one of them.
     """
 
     name: str
     typed: bool = False
     present: int = 0
+    gaps: int = 0
     read: Counter[str] = field(default_factory=Counter)
     odd: dict[str, tuple[int, str]] = field(default_factory=dict)
     example: str = ""
@@ -122,6 +131,9 @@ class TextSurvey:
 
     def update(self, cells: pa.ChunkedArray, first_row: int) -> None:
         """Count cells that are `clean`; ``first_row`` rows stand before them."""
+        told = cells.null_count
+        cells = without_gaps(cells)
+        self.gaps += cells.null_count - told
         before, self.present = self.present, self.present + len(cells) - cells.null_count
         if self.is_measured() and "plain" not in self.odd and self.odd.keys() >= NOT_NUMBERS:
             # Numbers written plainly, the most frequent column by far, leave nothing to be found out.
@@ -142,14 +154,20 @@ class TextSurvey:
                 self.odd[notation] = first_row + row + 1, cells[row].as_py()
 
     def _look_at(self, words: pa.Array, numbers: pa.Array) -> None:
-        self.signs |= set(pc.unique(pc.replace_substring_regex(numbers, f"[^%{SIGNS}]", "")).to_pylist())
-        marked = numbers.filter(pc.match_substring_regex(numbers, rf"[.,%{SIGNS}{BLANKS}]|^[+-]?0\d"))
+        units = pc.replace_substring_regex(pc.replace_substring_regex(numbers, _DIGITS, ""), r"[()+−\s-]", "")
+        self.signs |= set(pc.unique(units).to_pylist())
         self.numbers |= set(numbers.slice(0, MANY_CODES + 1).to_pylist())
-        self.marked = self.marked or next(iter(marked.slice(0, 1).to_pylist()), "")
+        doubtful, other = (
+            next(iter(numbers.filter(pc.match_substring_regex(numbers, marks)).slice(0, 1).to_pylist()), "")
+            for marks in ("[.,]", rf"[(−%{SIGNS}{BLANKS}]|[A-Z]{{3}}|\d-$|^[+-]?0\d")
+        )
+        # Points and commas are what may be in doubt: a word with one tells more than one without.
+        if not re.search("[.,]", self.marked):
+            self.marked = doubtful or self.marked or other
         self.example = self.example or next(iter(words.slice(0, 1).to_pylist()), "")
         slashed = words.filter(pc.match_substring_regex(words, r"^\d{1,2}[/-]\d"))
         if not self.order_matters:
-            both = zip(*(_moments(slashed, notation) for notation in OTHER_DATES), strict=True)
+            both = zip(*(moments(slashed.to_pylist(), notation) for notation in OTHER_DATES), strict=True)
             self.order_matters = any(a != b for a, b in both if a and b)
 
     def alive(self, notations: Iterable[str]) -> list[str]:
@@ -219,7 +237,7 @@ def typed(table: pa.Table) -> pa.Table:
 
 def _settled(survey: TextSurvey, mark: str | None, first: str | None) -> Settled:
     if not survey.present:
-        return "none", ()
+        return "text" if survey.gaps else "none", ()
     if (numbers := survey.alive(NUMBERS)) and not survey.is_codes():
         if len(survey.signs) > 1:
             signs = " and ".join(sorted(sign or "none" for sign in survey.signs))
@@ -228,6 +246,8 @@ def _settled(survey: TextSurvey, mark: str | None, first: str | None) -> Settled
         return notation, () if notation == "plain" else _remark(survey, survey.marked, notation)
     if alive := survey.alive(("truth", "iso")):
         return alive[0], ()
+    if survey.alive(("clock",)):
+        return "clock", _remark(survey, survey.example, "clock")
     if alive := survey.alive(OTHER_DATES):
         if len(alive) > 1 and survey.order_matters and first is None:
             raise _Unclear(f"holds dates written like {quoted(survey.example)}, {WHICH_DATES}")
@@ -264,6 +284,8 @@ def _remark(survey: TextSurvey, word: str, notation: str) -> tuple[Notice, ...]:
 def _read_as(word: str, notation: str) -> str:
     parsed: Any = parse(pa.chunked_array([[word]]), notation)
     value = parsed[0].as_py()
+    if notation == "clock":
+        return f"{value:g} seconds since midnight"
     return f"{value:g}" if isinstance(value, float) else str(value).removesuffix(" 00:00:00")
 
 
@@ -278,13 +300,15 @@ def reads(words: pa.Array, notation: str) -> np.ndarray:
     """Which words the notation reads, (n,) booleans."""
     good = pc.match_substring_regex(words, PATTERNS[notation]).to_numpy(zero_copy_only=False).astype(bool)
     if notation in DATES:
-        good[good] = [moment is not None for moment in _moments(words.filter(pa.array(good)), notation)]
+        these = words.filter(pa.array(good)).to_pylist()
+        good[good] = [moment is not None for moment in moments(these, notation)]
     elif notation == "iso" and good.any():
         days = pc.utf8_slice_codeunits(words, 0, 10)
         try:
             pc.cast(pc.unique(days.filter(pa.array(good))), pa.timestamp("us"))
         except pa.ArrowInvalid:
-            good[good] = [day is not None for day in _moments(days.filter(pa.array(good)), "day-first")]
+            these = days.filter(pa.array(good)).to_pylist()
+            good[good] = [day is not None for day in moments(these, "day-first")]
     return good
 
 
@@ -292,6 +316,7 @@ def parse(cells: pa.ChunkedArray, notation: str) -> pa.ChunkedArray | int:
     """Cells that are `clean` as values, or the position of the first that the notation does not read."""
     if notation in ("text", "none"):
         return cells
+    cells = without_gaps(cells)
     if notation == "plain":
         try:
             return pc.cast(cells, pa.float64())
@@ -308,11 +333,26 @@ def parse(cells: pa.ChunkedArray, notation: str) -> pa.ChunkedArray | int:
         return pc.cast(cells, pa.float64())
     if notation == "iso":
         return _as_times(cells)
-    if notation in DATES:
-        moments = pa.array(_moments(words, notation), pa.timestamp("us"))
-        return moments.take(pc.index_in(cells, value_set=words))
-    marks = f"[{SIGNS}%{BLANKS}{',' if notation == 'point' else '.'}]"
-    return pc.cast(pc.replace_substring(pc.replace_substring_regex(cells, marks, ""), ",", "."), pa.float64())
+    if notation == "clock" or notation in DATES:
+        told = words.to_pylist()
+        of_words = seconds_of_day(told) if notation == "clock" else moments(told, notation)
+        kind = pa.float64() if notation == "clock" else pa.timestamp("us")
+        return pa.array(of_words, kind).take(pc.index_in(cells, value_set=words))
+    return _numbers(cells, "," if notation == "point" else ".")
+
+
+def _numbers(cells: pa.ChunkedArray, thousands: str) -> pa.ChunkedArray:
+    """Numbers with marks and signs: the digits without what parts thousands, negative where they say so."""
+    digits = pc.struct_field(pc.extract_regex(cells, f"(?P<digits>{_DIGITS})"), "digits")
+    digits = pc.replace_substring_regex(digits, f"[{BLANKS}{thousands}]", "")
+    values = pc.cast(pc.replace_substring(digits, ",", "."), pa.float64())
+    return pc.if_else(pc.match_substring_regex(cells, _NEGATIVE), pc.negate(values), values)
+
+
+def without_gaps(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Cells that are `clean`, null where they hold one of GAPS too."""
+    gaps = pc.is_in(cells, value_set=pa.array(GAPS, cells.type))
+    return pc.if_else(gaps, pa.scalar(None, cells.type), cells) if pc.any(gaps).as_py() else cells
 
 
 def _first_odd(cells: pa.ChunkedArray, words: pa.Array, good: np.ndarray) -> int:
@@ -329,20 +369,3 @@ def _as_times(cells: pa.ChunkedArray) -> pa.ChunkedArray:
     cells = pc.replace_substring_regex(cells, f"^({_DAY})$", r"\1T00:00")
     cells = pc.if_else(zoned, cells, pc.replace_substring_regex(cells, "$", "Z"))
     return pc.cast(cells, pa.timestamp("us", "UTC"))
-
-
-def _moments(words: pa.Array, notation: str) -> list[dt.datetime | None]:
-    """The moment that each word names in the first pattern that it is written in; None if there is none."""
-    patterns = [re.compile(pattern + _HOURS) for pattern in DATES[notation]]
-
-    def moment(word: str) -> dt.datetime | None:
-        found = next(filter(None, (pattern.fullmatch(word) for pattern in patterns)), None)
-        parts: dict[str, Any] = found.groupdict("0") if found else {}
-        try:
-            if parts["month"].isalpha():
-                parts["month"] = MONTHS.index(parts["month"][:3].lower()) + 1
-            return dt.datetime(**{name: int(value) for name, value in parts.items()})  # type: ignore[arg-type]
-        except (KeyError, ValueError):
-            return None
-
-    return [moment(word) for word in words.to_pylist()]

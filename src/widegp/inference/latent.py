@@ -15,7 +15,7 @@ from widegp.inference.objective import Answer, with_values
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.priors import Prior, penalty
 from widegp.kernels.base import Kernel
-from widegp.laplace import Mode, Pseudo, Response, Solved, evidence, find_mode
+from widegp.laplace import Evidence, Mode, Pseudo, Response, Solved, evidence, find_mode
 
 TOLERANCE = 1e-4  # of the mode; the evidence of n rows is then right to better than 1e-8 n
 FEW_ROWS, COARSE = 1000, 1e-3  # beyond so many rows a step less is worth an error of 1e-6 n nats at most
@@ -72,7 +72,18 @@ class LatentProblem:
         """The responses under the likelihood with the given parameters."""
         return self.response.with_psi(np.exp(values["psi"])) if "psi" in values else self.response
 
-    def observed(self, values: Values) -> Observed:
+    @property
+    def functions(self) -> int:
+        """Latent functions that a row has."""
+        return 1
+
+    def log_score(self, values: Values, rows: np.ndarray, mean: np.ndarray, var: np.ndarray) -> np.ndarray:
+        """log p of the responses at ``rows`` (h,) where f ~ N(mean, var), both (h, functions): (h,)."""
+        response = self.response_at(values).of(rows)
+        predictive = response.likelihood.predictive(mean[:, 0] + response.offset, var[:, 0])
+        return predictive.log_density(response.y)
+
+    def observed(self, values: Values, function: int = 0) -> Observed:
         """The Gaussian that stands for the likelihood at the mode found last: what predictions condition on.
 
         Before one is found, that with which Newton's method begins, to compare starts by.
@@ -128,7 +139,7 @@ class LaplaceObjective:
         solve = RowNoise(self.likelihood, self.problem.kernel_at(values))
         response = self.problem.response_at(values)
         tolerance = TOLERANCE if len(response.y) <= FEW_ROWS else COARSE
-        out = evidence(solve, response, known.f, tolerance)
+        out = self._evidence(solve, response, tolerance)
         if out.problem is not None or out.mode is None:
             return Answer(np.inf, np.zeros_like(z), 0.0, out.problem)
         known.f = out.mode.f
@@ -140,9 +151,15 @@ class LaplaceObjective:
     def mode(self, values: Values) -> Mode:
         """The mode of f at the given parameters, whose pseudo-targets predictions condition on."""
         solve, known = RowNoise(self.likelihood, self.problem.kernel_at(values)), self.problem.known
-        mode = find_mode(solve, self.problem.response_at(values), known.f, TOLERANCE)
+        mode = self._mode(solve, self.problem.response_at(values))
         known.f = mode.f if mode.problem is None else known.f
         return mode
+
+    def _evidence(self, solve: RowNoise, response: Response, tolerance: float) -> Evidence:
+        return evidence(solve, response, self.problem.known.f, tolerance)
+
+    def _mode(self, solve: RowNoise, response: Response) -> Mode:
+        return find_mode(solve, response, self.problem.known.f, TOLERANCE)
 
     def prior_gradient(self, z: np.ndarray) -> np.ndarray:
         """-d log p(theta) / dz (p,): the share of the gradient that does not grow with the rows."""

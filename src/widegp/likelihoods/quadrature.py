@@ -130,7 +130,7 @@ def integer_quantile(cdf: Callable[[Floats], Floats], level: float, guess: Float
     low, high = np.full(guess.shape, -1.0), np.maximum(np.floor(guess), 0.0)
     while np.any(short := cdf(high) < level):
         low, high = np.where(short, high, low), np.where(short, 2 * high + 1, high)
-    step = np.maximum(1.0, np.sqrt(high))
+    step = np.maximum(1.0, np.floor(np.sqrt(high)))
     while np.any(wide := high - low > 1):
         # The guess is often near; a step below it usually closes the bracket at once.
         middle = np.clip(np.maximum(np.floor(0.5 * (low + high)), high - step), low + 1, high)

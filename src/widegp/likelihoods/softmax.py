@@ -11,8 +11,9 @@ from scipy.special import log_softmax, ndtri, softmax
 from scipy.stats import qmc
 
 from widegp.data.arrays import Floats
-from widegp.likelihoods.base import finite_rows, refuse
+from widegp.likelihoods.base import finite_rows, per_row, refuse
 from widegp.likelihoods.quadrature import chunks
+from widegp.registry import saveable
 
 LOG2_POINTS = 9  # 2^9 Sobol points integrate over the latents of a row
 
@@ -46,6 +47,7 @@ class SoftmaxTerms(NamedTuple):
         return pairs - same - 2 * triples
 
 
+@saveable
 @dataclass(frozen=True)
 class Softmax:
     """log p(y = c | f) = f_c - log sum_k e^f_k, for ``n_classes`` classes numbered from 0 on; f (n, C)."""
@@ -53,6 +55,12 @@ class Softmax:
     n_classes: int
 
     name = "softmax"
+    parameters = ()
+
+    @property
+    def psi(self) -> Floats:
+        """It has no parameters, (0,)."""
+        return np.zeros(0)
 
     def check(self, y: ArrayLike) -> Floats:
         y = finite_rows(y, self.name)
@@ -73,11 +81,11 @@ class Softmax:
         d1[rows, seen] = rest[rows, seen]
         return SoftmaxTerms(log_P[rows, seen], d1, P * rest, P * rest * (rest - P), P)
 
-    def level(self, y: Floats, offset: ArrayLike = 0.0) -> Floats:
+    def level(self, y: Floats, weight: ArrayLike = 1.0) -> Floats:
         """Log shares of the classes with mean 0, (C,); half a row of each added so that they are finite."""
-        counts = np.bincount(np.asarray(y, int), minlength=self.n_classes) + 0.5
+        counts = np.bincount(np.asarray(y, int), per_row(weight, y), self.n_classes) + 0.5
         log_share: Floats = np.log(counts)
-        return log_share - float(np.mean(log_share)) - float(np.mean(np.asarray(offset, float)))
+        return log_share - float(np.mean(log_share))
 
     def start(self, y: Floats) -> Floats:
         return np.zeros((len(y), self.n_classes))
@@ -89,6 +97,8 @@ class Softmax:
     def predictive(self, mean: ArrayLike, variance: ArrayLike) -> SoftmaxPredictive:
         """The distribution of the class where f_c ~ N(mean_c, variance_c) independently; both (n, C)."""
         m, v = np.broadcast_arrays(np.asarray(mean, float), np.asarray(variance, float))
+        if m.ndim == 1:
+            raise ValueError("One class of several has no distribution of its own; use predict_proba.")
         if m.ndim != 2 or m.shape[1] != self.n_classes or not (np.all(np.isfinite(m)) and np.all(v >= 0)):
             raise ValueError(
                 f"The latent means have shape {m.shape}; pass finite means and variances >= 0,"

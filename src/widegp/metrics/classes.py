@@ -2,7 +2,8 @@
 
 y (n,) holds classes 0, 1, ..., C - 1. p is P(y = 1), (n,), for two classes, or (n, C) with rows that add up
 to 1.
-Smaller is better for all but AUC. Log loss and Brier score are proper; ECE looks at calibration only.
+Smaller is better for all but AUC and accuracy. Log loss and Brier score are proper; ECE looks at calibration
+only.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ def brier(y: ArrayLike, p: ArrayLike) -> float:
     y, p = _checked(y, p)
     squares = (p - np.eye(p.shape[1])[y]) ** 2
     return float(np.mean(squares[:, 1] if p.shape[1] == 2 else squares.sum(axis=1)))
+
+
+def accuracy(y: ArrayLike, p: ArrayLike) -> float:
+    """Share of rows whose likeliest class came; larger is better. Of equal ones the first counts."""
+    y, p = _checked(y, p)
+    return float(np.mean(p.argmax(axis=1) == y))
 
 
 def auc(y: ArrayLike, p: ArrayLike) -> float:
@@ -60,6 +67,12 @@ def ece_by_chance(
         found.append(_binned(confidence, hit, bins))
     low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def floored(p: np.ndarray) -> np.ndarray:
+    """p (n, C) with no entry below about 1e-15: a class that no training row has would decide a log loss."""
+    p = np.maximum(p, 1e-15)
+    return p / p.sum(axis=1, keepdims=True)
 
 
 def _confidence(p: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -82,7 +82,7 @@ class Coverage:
 class Part:
     """Held-out rows whose predicted mean is among the k-th of ``of`` equal parts, counted from 0.
 
-    start, end : smallest and largest predicted mean in it.
+    start, end : the largest predicted mean of the part before, of the first part the smallest, and of this.
     width : mean length of an interval of the forecast's own level.
     """
 
@@ -125,9 +125,11 @@ def parts(held_out: HeldOut, of: int, levels: Sequence[float]) -> list[Part]:
     if np.ptp(held_out.mean) == 0:
         return []
     groups = np.array_split(np.argsort(held_out.mean, kind="stable"), min(of, len(held_out)))
+    ends = [float(held_out.mean[g[-1]]) for g in groups]
+    starts = [float(held_out.mean[groups[0][0]]), *ends]
     return [
         Part(
-            k, len(groups), float(held_out.mean[g[0]]), float(held_out.mean[g[-1]]),
+            k, len(groups), starts[k], ends[k],
             float(np.mean(held_out.upper[g] - held_out.lower[g])),
             tuple(coverage(held_out, level, g) for level in levels),
         )
@@ -174,7 +176,7 @@ class Calibration:
 
     def worst_tenth(self, third: Part) -> Part | None:
         """The tenth within a third that holds least, if that is less than the third by more than chance."""
-        within = [t for t in self.tenths if t.start <= third.end and t.end >= third.start]
+        within = [t for t in self.tenths if t.start < third.end and t.end > third.start]
         worst = min(within, key=lambda t: t.coverages[0].share, default=None)
         if worst is None or worst.of != TENTHS:
             return None

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # Beyond these, bars hide each other and points make the file heavy: points then become an image.
 BARS = 160
 VECTOR_POINTS = 400
+# Levels, and letters of them, that have room side by side; longer names of levels are cut.
+MOST_LEVELS, MOST_LETTERS, LONGEST_LEVEL = 6, 34, 20
 
 
 def predictions(held_out: dict[str, Any], target: str) -> Figure:
@@ -211,8 +213,9 @@ def partial_dependence(curve: dict[str, Any], target: str, limits: tuple[float, 
         axes.vlines(x, curve["rows_lower"], curve["rows_upper"], color=GREY, lw=9, alpha=0.3)
         axes.errorbar(x, curve["mean"], [low, high], color=BLUE, lw=0, elinewidth=2, marker="o", ms=6)
         axes.set(xlim=(-0.6, len(x) - 0.4))
-        axes.set_xticks(x, places(curve))
-        if len(x) > 4 and curve.get("labels"):
+        words = places(curve)
+        axes.set_xticks(x, words)
+        if len(words) > MOST_LEVELS or sum(map(len, words)) > MOST_LETTERS:
             axes.tick_params("x", rotation=90, labelsize="small")
     else:
         axes.fill_between(x, curve["rows_lower"], curve["rows_upper"], color=GREY, alpha=0.25, lw=0)
@@ -230,7 +233,9 @@ def partial_dependence(curve: dict[str, Any], target: str, limits: tuple[float, 
 def places(curve: dict[str, Any]) -> list[str]:
     """What stands at the points of a curve: levels, dates or numbers."""
     labels = curve.get("labels")
-    return [exact(x) for x in curve["x"]] if labels is None else [short(text) for text in labels]
+    if labels is None:
+        return [exact(x) for x in curve["x"]]
+    return [short(text, LONGEST_LEVEL) for text in labels]
 
 
 def _points(held_out: dict[str, Any]) -> dict[str, np.ndarray]:

@@ -94,12 +94,12 @@ def clean(name: object) -> str:
     return "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co")) or "(no name)"
 
 
-def short(name: object) -> str:
-    """`clean`, cut in the middle to LONGEST_NAME characters: names often differ at their ends."""
+def short(name: object, longest: int = LONGEST_NAME) -> str:
+    """`clean`, cut in the middle to ``longest`` characters: names often differ at their ends."""
     text = clean(name)
-    if len(text) <= LONGEST_NAME:
+    if len(text) <= longest:
         return text
-    half = (LONGEST_NAME - 1) // 2
+    half = (longest - 1) // 2
     return f"{text[:half]}…{text[-half:]}"
 
 

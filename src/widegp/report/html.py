@@ -20,6 +20,7 @@ def render_html(summary: Summary) -> str:
         "tiles": sections.tiles(summary),
         "thinned": sections.thinned(summary),
         "coverage": sections.coverage(summary),
+        "deviance": sections.deviance(summary),
         "compatible": sections.compatible(summary),
         "thirds": sections.thirds(summary),
         "ranking": sections.ranking(summary),

@@ -15,29 +15,37 @@ from widegp.report.calibration import Coverage, Part
 from widegp.report.formatting import clean, number, percent
 from widegp.yardstick import NAME, Yardstick
 
+UNHURRIED = "Fit again without --budget: with it nothing is tried on held-out rows."
+
 
 @dataclass(frozen=True)
 class Tried:
-    """What a model was already fitted with: a cure among these is not suggested."""
+    """What a model was already fitted with: a cure among these is not suggested.
+
+    hurried : a budget left no time for what a fit tries by itself, a warp among them.
+    """
 
     warp: bool = False
     ard: bool = False
     conformal: bool = False
+    hurried: bool = False
 
     def better_intervals(self) -> str:
         """The next thing to try against intervals that hold too little or too much."""
         if not self.warp:
             return self.better_shape()
-        if not self.conformal:
-            return "Calibrate them on held-out rows: conformal=True in Python."
-        return ""
+        return "" if self.conformal else "Calibrate them with --conformal (in Python, conformal=True)."
 
     def better_shape(self) -> str:
         """The next thing to try against distributions of a wrong shape."""
-        return "" if self.warp else "Try --transform auto (in Python, target_transform='auto')."
+        if self.warp:
+            return ""
+        return UNHURRIED if self.hurried else "Try --transform auto (in Python, target_transform='auto')."
 
     def better_means(self) -> str:
         """What may lower the error of the mean."""
+        if self.hurried:
+            return UNHURRIED
         options = (("--ard", self.ard), ("--transform auto", self.warp))
         untried = [option for option, tried in options if not tried]
         return f"Try {' or '.join(untried)}." if untried else ""
@@ -151,6 +159,21 @@ class ExcludedValues(Notice):
 
     def cure(self, tried: Tried) -> str:
         return "Use --transform yeo-johnson (in Python, target_transform='yeo-johnson')."
+
+
+@dataclass(frozen=True)
+class EndlessIntervals(Notice):
+    """Intervals without an end: too few rows were kept apart to calibrate so high a level."""
+
+    count: int
+    rows: int
+
+    def text(self) -> str:
+        share = percent(self.count / self.rows)
+        return f"{share} of the intervals have no end: too few rows were kept apart to calibrate them."
+
+    def cure(self, tried: Tried) -> str:
+        return "Fit without --conformal (in Python, conformal=False), or to more rows."
 
 
 @dataclass(frozen=True)

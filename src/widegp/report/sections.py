@@ -28,7 +28,7 @@ Summary = dict[str, Any]
 SHOWN_INPUTS = 15
 STAGES = {
     "start": "finding a start", "search": "anchors and neighbours", "optimise": "optimising",
-    "everything else": "curvature, posterior and the rest",
+    "everything else": "choices, posterior, curvature and the rest",
 }  # fmt: skip
 # Name of a part of the kernel, its title, what it does.
 PARTS = {
@@ -78,6 +78,14 @@ def coverage(summary: Summary) -> list[list[str]]:
     ]
 
 
+def deviance(summary: Summary) -> str:
+    """Deviances of counts, "" of other targets."""
+    found = summary["held_out"].get("deviance") or {}
+    words = {"poisson_deviance": "Poisson", "negative_binomial_deviance": "negative-binomial"}
+    told = [f"{words[key]} {number(value)}" for key, value in found.items()]
+    return f" Mean deviance: {', '.join(told)}." if told else ""
+
+
 def compatible(summary: Summary) -> str:
     """True coverages of the forecast's own level that the held-out rows leave possible."""
     low, high = (percent(p, 1) for p in summary["held_out"]["plausible"])
@@ -103,9 +111,11 @@ def ranking(summary: Summary) -> dict[str, Any] | None:
         return None
     keys = [key for key in ("importance", "effect", "weight") if ranked[0].get(key) is not None]
     heads = {"importance": "importance", "effect": "effect", "weight": "weight (ARD)"}
+    numbers = [(heads[key], "n") for key in keys]
     return {
         "words": [(key, e["words"][key]) for key in keys],
-        "columns": [("input", ""), ("", "wide"), *((heads[key], "n") for key in keys)],
+        # The first number stands before its bar, where a phone still has room for it.
+        "columns": [("input", ""), *numbers[:1], ("", "wide"), *numbers[1:]],
         "shown": SHOWN_INPUTS,
         "rows": [
             {
@@ -203,6 +213,10 @@ def _flat(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, moment(value)
         elif name == "peak_memory":
             yield "peak memory", memory(value)
+        elif name == "seconds":
+            yield "time", seconds(value)
+        elif name.startswith("rows") and isinstance(value, int):
+            yield name.replace("_", " "), f"{value:,}"
         elif value not in (None, "", [], {}):
             words = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             yield name.replace("_", " "), words

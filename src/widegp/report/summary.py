@@ -37,39 +37,43 @@ def summarise(
     *,
     explanation: Mapping[str, Any] | None = None,
     feature_names: Sequence[str] | None = None,
+    ranking: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The parts of a report: verdict, scores, held-out rows, parameters, fit, inputs, data, provenance.
 
     columns : one mapping per column of the table (name, kind, missing, levels, min, max, note).
     provenance : what made the model. ``target`` names the target, ``rows`` counts the training rows,
         ``peak_memory`` is in bytes, ``warnings`` is a list of sentences, ``yardstick`` has the fields of
-        `widegp.yardstick.Yardstick`; all else is shown as it stands (command, date, seed, versions, ...).
+        `widegp.yardstick.Yardstick`; ``remarks`` and ``details`` are sentences for those who want to know
+        more; all else is shown as it stands (command, date, seed, versions, ...).
     explanation : the result of `widegp.explain.explain`; without it there is no partial dependence, and
-        inputs are ranked by ARD alone.
+        inputs are ranked by ARD alone, beside the ``ranking`` of `widegp.importance.rank_columns`, if given.
     """
     given = dict(provenance or {})
     scores, result = held_out.scores(), model.result_
     beside, counted = given.pop("yardstick", None), given.pop("rootogram", None)
+    deviance = given.pop("deviance", None)
     yardstick = None if beside is None else Yardstick(**beside)
     judged = Verdict.of(held_out, scores, str(given.get("target", "the target")), yardstick)
     sizes = {name: int(np.size(value)) for name, value in model.params_.items()}
-    noticed = notices_of(held_out, judged, result) + [Told(str(text)) for text in given.pop("warnings", ())]
-    # The fit warns of what its result keeps as a note.
-    noticed = list(dict.fromkeys(noticed))
+    # The fit warns of what its result keeps as a note: how it went, which is for those who ask.
+    warned = [text for text in given.pop("warnings", ()) if text not in result.notes]
+    noticed = notices_of(held_out, judged, result) + [Told(str(text)) for text in dict.fromkeys(warned)]
     return plain(
         {
             "target": clean(given.get("target", "the target")),
             "verdict": judged.to_dict(),
-            "notices": in_words(noticed, _tried(model)),
+            "notices": in_words(noticed, tried_by(model)),
+            "notes": [*map(str, result.notes), *given.pop("remarks", ()), *given.pop("details", ())],
             "yardstick": yardstick and yardstick.to_dict() | {"better": yardstick.is_much_better},
             "scores": scores,
             "rmse_error": rmse_error(held_out),
-            "held_out": _held_out(held_out) | {"rootogram": counted},
+            "held_out": _held_out(held_out) | {"rootogram": counted, "deviance": deviance},
             "model": _model(model, given),
             "fit": _fit(model, given),
             "parameters": describe_parameters(model),
             "undetermined": open_directions(result.undetermined, sizes, declared_parameters(model.kernel_)),
-            "explanation": explanation or _explanation(model, feature_names),
+            "explanation": explanation or _explanation(model, feature_names, ranking),
             "columns": list(columns),
             "provenance": given,
         }
@@ -84,9 +88,14 @@ def rmse_error(held_out: HeldOut) -> float | None:
     return float(np.std(squared, ddof=1) / (2 * np.sqrt(squared.mean() * len(squared))))
 
 
-def _tried(model: WideGPRegressor) -> Tried:
-    warp = model.target_transform is not None
-    return Tried(warp=warp, ard=bool(model.ard), conformal=bool(model.conformal))
+def tried_by(model: WideGPRegressor) -> Tried:
+    """What was asked for, and what "auto" tries by itself where no budget keeps it from it."""
+    hurried = model.budget is not None and model.metric == "auto"
+    # Counts and heavy tails take neither a warp nor a calibration.
+    other = model.likelihood != "gaussian"
+    warp = other or model.target_transform not in (None, *(("auto",) if hurried else ()))
+    ard = bool(model.ard) or (model.metric != "iso" and not hurried)
+    return Tried(warp=warp, ard=ard, conformal=other or bool(model.conformal), hurried=hurried)
 
 
 def _held_out(held_out: HeldOut) -> dict[str, Any]:
@@ -175,7 +184,9 @@ def _fit(model: WideGPRegressor, given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _explanation(model: WideGPRegressor, feature_names: Sequence[str] | None) -> dict[str, Any]:
+def _explanation(
+    model: WideGPRegressor, feature_names: Sequence[str] | None, ranking: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """What the model says of itself without a sample of rows: ARD, and the kernel at its own rows."""
     rows = model.fitted_.inputs.transform(model.fitted_.rows_held)
     weights = np.asarray(getattr(model, "input_importance_", []), float)
@@ -185,6 +196,7 @@ def _explanation(model: WideGPRegressor, feature_names: Sequence[str] | None) ->
         "inputs": [
             {"name": names[j], "index": int(j), "effect": None, "weight": float(weights[j])} for j in order
         ],
+        "ranking": [] if ranking is None else ranking["inputs"],
         "partial_dependence": [],
         "balance": balance(model, rows),
         "kernel_shape": kernel_shape(model.kernel_, rows),

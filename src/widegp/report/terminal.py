@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from widegp.report.formatting import held_with_chance, number, part_range, percent, seconds, short
+from widegp.report.formatting import (
+    held_with_chance,
+    listed,
+    number,
+    part_range,
+    percent,
+    seconds,
+    short,
+)
 from widegp.yardstick import NAME
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-SHOWN_INPUTS = 10
+SHOWN_INPUTS, NAMED_INPUTS = 10, 4
 SCORES = {
     "rmse": "typical error of the mean",
     "mae": "mean absolute error",
@@ -24,7 +32,7 @@ SCORES = {
 def render_terminal(summary: dict[str, Any], console: Console | None = None, verbose: bool = False) -> None:
     """The answer, then scores, then warnings with their cures; on ``console``, by default standard output.
 
-    ``verbose`` adds what the answer does not need: parameters, and the directions that data leave open.
+    ``verbose`` adds what the answer does not need: how the fit went, parameters, what the data leave open.
     """
     from rich.console import Console
     from rich.padding import Padding
@@ -33,21 +41,32 @@ def render_terminal(summary: dict[str, Any], console: Console | None = None, ver
     console = console or Console()
     console.print(Text(summary["verdict"]["headline"], style="bold"))
     console.print(Text(summary["verdict"]["lede"]))
-    tables = [_scores(summary), _coverage(summary), _inputs(summary)]
-    tables += [_parameters(summary)] if verbose else []
-    for table in tables:
+    if drivers := _drivers(summary):
+        console.print(Text(drivers))
+    for table in (_scores(summary), _coverage(summary), _weights(summary)):
         if table.row_count:
             console.print(Padding(table, (1, 0, 0, 0)))
-    fit = summary["fit"]
-    console.print(
-        Text(f"\nFit: {fit['reason']}, {fit['iterations']} iterations, {seconds(fit['total_seconds'])}.")
-    )
-    for direction in summary["undetermined"] if verbose else ():
-        console.print(Text(f"Left open: {direction['words']}", style="dim"))
     for notice in summary["notices"]:
         console.print(Text(f"Warning: {notice['text']}", style="yellow"))
         if notice["cure"]:
             console.print(Text(f"  {notice['cure']}"))
+    if verbose:
+        _render_appendix(summary, console)
+
+
+def _render_appendix(summary: dict[str, Any], console: Console) -> None:
+    """How the fit went: time, what was chosen, parameters, directions that the data leave open."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    fit = summary["fit"]
+    spent = f"{fit['iterations']} iterations, {seconds(fit['total_seconds'])}"
+    console.print(Padding(_parameters(summary), (1, 0, 1, 0)))
+    console.print(Text(f"Fit: {fit['reason']}, {spent}."))
+    for note in summary["notes"]:
+        console.print(Text(note))
+    for direction in summary["undetermined"]:
+        console.print(Text(f"Left open: {direction['words']}", style="dim"))
 
 
 def _table(title: str, *columns: tuple[str, str]) -> Table:
@@ -95,16 +114,27 @@ def _coverage(summary: dict[str, Any]) -> Table:
     return table
 
 
-def _inputs(summary: dict[str, Any]) -> Table:
+def _drivers(summary: dict[str, Any]) -> str:
+    """The columns whose shuffling costs most, as far as that is beyond chance."""
+    explained = summary["explanation"]
+    known = [i for i in explained.get("ranking", explained["inputs"]) if i.get("importance") is not None]
+    sure = [item for item in known if item["importance"] > 2 * item["importance_se"]]
+    ranked = sorted(sure, key=lambda item: -item["importance"])[:NAMED_INPUTS]
+    if not ranked:
+        return ""
+    named = listed([f"{short(item['name'])} ({percent(item['importance'])})" for item in ranked])
+    return f"It needs {named} most: so much of the variation is lost where the column is shuffled."
+
+
+def _weights(summary: dict[str, Any]) -> Table:
+    """Shares of sigma_u2, where there is one per input."""
     from rich.text import Text
 
-    ranked = summary["explanation"]["inputs"]
-    heads = {"effect": "effect", "weight": "weight (ARD)"}
-    known = [key for key in heads if ranked and ranked[0][key] is not None]
-    table = _table("Inputs, strongest first", ("input", ""), *((heads[key], "right") for key in known))
+    ranked = [item for item in summary["explanation"]["inputs"] if item["weight"] is not None]
+    table = _table("Inputs, strongest first", ("input", ""), ("weight (ARD)", "right"))
     for item in ranked[:SHOWN_INPUTS]:
         # Text, not markup: a column may be called [red].
-        table.add_row(Text(short(item["name"])), *(percent(item[key], 1) for key in known))
+        table.add_row(Text(short(item["name"])), percent(item["weight"], 1))
     if len(ranked) > SHOWN_INPUTS:
         table.add_row(f"and {len(ranked) - SHOWN_INPUTS} more")
     return table

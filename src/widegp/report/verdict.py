@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+import numpy as np
 from scipy import stats
 
 from widegp.held_out import HeldOut
@@ -201,7 +202,10 @@ def notices_of(held_out: HeldOut, verdict: Verdict, result: FitResult) -> list[N
     outside = int((held_out.log_density == -math.inf).sum())
     if outside:
         out.append(notices.ExcludedValues(outside))
-    below = int((held_out.lower < 0).sum())
+    endless = int((np.isinf(held_out.lower) | np.isinf(held_out.upper)).sum())
+    if endless:
+        out.append(notices.EndlessIntervals(endless, len(held_out)))
+    below = int((held_out.lower < 0).sum()) - endless
     if held_out.y.min() >= 0 and below > NEGATIVE * len(held_out):
         out.append(notices.NegativeEnds(below, len(held_out)))
     tail = stats.norm.sf(5.0)
@@ -210,7 +214,7 @@ def notices_of(held_out: HeldOut, verdict: Verdict, result: FitResult) -> list[N
         out.append(notices.FarValues(far))
     if result.jitter > LARGE_JITTER:
         out.append(notices.Jitter(result.jitter))
-    return out + [notices.Told(str(note)) for note in result.notes]
+    return out
 
 
 def _of_intervals(verdict: Verdict) -> list[Notice]:

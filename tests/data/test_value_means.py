@@ -1,0 +1,62 @@
+"""Means of the target by value: where single values matter, and only there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from widegp.data.value_means import Valued
+
+RNG = np.random.default_rng(0)
+CODES = np.sort(RNG.choice(np.arange(100.0, 10_000.0), 60, replace=False))
+EFFECT = RNG.normal(size=60)
+
+
+def table(n, seed=0):
+    """A column of codes with effects of their own, one in which the target is smooth, one of noise."""
+    rng = np.random.default_rng(seed)
+    code, smooth = rng.integers(0, 60, n), rng.integers(0, 40, n)
+    y = EFFECT[code] + np.sin(smooth / 8) + 0.5 * rng.normal(size=n)
+    return np.column_stack([CODES[code], smooth, rng.integers(0, 30, n)]), y, code
+
+
+def test_only_the_column_of_codes_gets_means_and_they_are_its_effects():
+    X, y, code = table(4000)
+    found = Valued.of(X, y, np.ones(4000), 0)
+    assert found.map.columns.tolist() == [0]
+    np.testing.assert_array_equal(found.X[:, :3], X)
+    # Standardised: the same as the effects up to level and scale.
+    assert np.corrcoef(found.map.means, EFFECT)[0, 1] > 0.98
+    assert np.corrcoef(found.X[:, 3], EFFECT[code])[0, 1] > 0.98
+    np.testing.assert_allclose([found.X[:, 3].mean(), found.X[:, 3].std()], [0, 1], atol=1e-12)
+    new = found.map.transform(X[:7])
+    assert new.shape == (7, 4) and np.array_equal(found.map.inverse(new), X[:7])
+
+
+def test_a_row_does_not_enter_its_own_mean():
+    X, y, _ = table(4000)
+    before = Valued.of(X, y, np.ones(4000), 0)
+    moved = y.copy()
+    moved[5] += 3.0
+    after = Valued.of(X, moved, np.ones(4000), 0)
+    fold = np.random.default_rng(0).permutation(4000) % 5
+    same = (fold == fold[5]) & (X[:, 0] == X[5, 0])
+
+    def unscaled(found):
+        # Level and scale of the whole input depend on every row; ratios of differences do not.
+        a, b = np.flatnonzero((fold == fold[5]) & ~same)[:2]
+        m = found.X[:, 3]
+        return (m[5] - m[a]) / (m[b] - m[a])
+
+    assert np.isclose(unscaled(before), unscaled(after), rtol=1e-10)
+    other = (fold != fold[5]) & (X[:, 0] == X[5, 0])
+    assert not np.allclose(before.X[other, 3], after.X[other, 3], rtol=1e-6)
+
+
+def test_weights_are_repeated_rows_and_smooth_tables_stay_as_they_are():
+    X, y, _ = table(3000)
+    assert Valued.of(X[:, 1:], y, np.ones(3000), 0) is None
+    assert Valued.of(RNG.normal(size=(500, 2)), RNG.normal(size=500), np.ones(500), 0) is None
+    heavy = Valued.of(X, y, np.full(3000, 7.0), 0)
+    once = Valued.of(X, y, np.ones(3000), 0)
+    # Seven times as many rows of each value are shrunk less, and say the same otherwise.
+    assert np.corrcoef(heavy.map.means, once.map.means)[0, 1] > 0.999
