@@ -36,7 +36,7 @@ class WideGPClassifier(SetsMixin, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     kernel, rank, neighbors, predict_neighbors, anchors, ard, priors, max_iter, scale_inputs, ordering,
-    metric, block_rows, random_state, budget, backend, engine : as for `WideGPRegressor`. Parameters are
+    metric, trees, block_rows, random_state, budget, backend, engine : as for `WideGPRegressor`. Parameters
         estimated with at most 200 anchors, and predictions made with ``rank``.
     approximation : ``"auto"`` (exact up to 500 rows, then full-scale), or a name as for `WideGPRegressor`.
         Beside anchors: neighbours alone (``"vecchia"``) say little where every row is as noisy as a class is.
@@ -71,6 +71,7 @@ class WideGPClassifier(SetsMixin, ClassifierMixin, BaseEstimator):
         predict_neighbors: int = 200,
         ordering: str = "random",
         metric: str = "auto",
+        trees: str = "auto",
         budget: float | None = None,
         backend: str = "auto",
         engine: Any = "auto",
@@ -92,6 +93,7 @@ class WideGPClassifier(SetsMixin, ClassifierMixin, BaseEstimator):
         self.predict_neighbors = predict_neighbors
         self.ordering = ordering
         self.metric = metric
+        self.trees = trees
         self.budget = budget
         self.backend = backend
         self.engine = engine

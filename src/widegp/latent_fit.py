@@ -68,7 +68,7 @@ def fit_latent(
 
     Inputs and metric are chosen where that is left open, and rows and time allow it.
     """
-    asked = Asked(estimator.scale_inputs or "none", "none", estimator.metric, "constant")
+    asked = Asked(estimator.scale_inputs or "none", "none", estimator.metric, "constant", estimator.trees)
     few = len(response.y) < LEAST_ROWS or seconds is not None or is_mapped(builder.X)
     closed = few or _by_input(estimator) or not asked.open
     valued = None

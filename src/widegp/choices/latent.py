@@ -20,8 +20,8 @@ from widegp.approximations.layout import Layout
 from widegp.choices.chosen import choose_on
 from widegp.choices.gradients import mean_gradients
 from widegp.choices.left_out import NEIGHBORS
-from widegp.choices.metric import gradient_moment, learned_map
-from widegp.choices.search import POWERS, Asked
+from widegp.choices.metric import beside_trees, gradient_moment, learned_map
+from widegp.choices.search import CERTAIN, POWERS, Asked
 from widegp.choices.trials import Bench, Form
 from widegp.choices.whole import GRADIENT_ROWS
 from widegp.conditioning import TrainingRows
@@ -34,6 +34,7 @@ from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.priors import Prior
 from widegp.laplace import Mode
 from widegp.prediction import make_predictor
+from widegp.trees import TreesInput
 from widegp.warps import make_warp
 
 # Fewer rows of classes or counts cannot tell metrics apart.
@@ -112,6 +113,21 @@ class LatentEstimate(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Path:
+    """A form of all rows, its fit to a part of them, and log p of held-out rows given a larger one, (h,)."""
+
+    tables: dict[str, np.ndarray]
+    form: Form
+    first: Fitted
+    log_score: np.ndarray
+
+    def gains(self, other: Path) -> bool:
+        """Whether held-out rows are likelier than under the other for certain."""
+        gain = self.log_score - other.log_score
+        return bool(gain.mean() > CERTAIN * gain.std() / np.sqrt(len(gain)))
+
+
+@dataclass(frozen=True)
 class LatentFit:
     """What a fit is made of.
 
@@ -136,21 +152,44 @@ class LatentFit:
         if asked.inputs == "auto":
             scaler = QuantileScaler.fit(self.builder.X)
             tables = {"standard": self.builder.X, "quantile": scaler.transform(self.builder.X)}
-        rows = np.random.default_rng(self.builder.seed).permutation(len(self.builder.X))
-        part, form = rows[:PART_ROWS], chosen.trial.form
-        first = self._of_part(tables, form, part, self.start)
         learned = chosen.power is not None or chosen.by_input
+        best = self._path(tables, chosen.trial.form, self.start, learned)
+        trees = self._trees(tables[best.form.inputs]) if asked.trees == "auto" else None
+        if trees is not None:
+            beside = self._beside(trees, tables[best.form.inputs], best)
+            best, trees = (beside, trees) if beside.gains(best) else (best, None)
+        builder = replace(self.builder, X=_mapped(best.tables, best.form))
+        fitted = self._fit(builder, self.problem, best.first.values, _curvature(best.first), False)
+        by_rank = best.form.inputs == "quantile" and asked.inputs == "auto"
+        linear = None if best.form.linear is None else LinearMap(best.form.linear)
+        maps = tuple(m for m in (scaler if by_rank else None, trees, linear) if m is not None)
+        return LatentEstimate(fitted, builder, maps, (_words(best.form, trees is not None),))
+
+    def _path(self, tables: Tables, form: Form, start: Values, learned: bool) -> Path:
+        """Parameters from a part of the rows, inputs and metric again from a larger one, and so on."""
+        rows = np.random.default_rng(self.builder.seed).permutation(len(self.builder.X))
+        part = rows[:PART_ROWS]
+        first = self._of_part(tables, form, part, start)
         for _ in range(ROUNDS):
             found = self._refined(tables, form, first.values, rows, learned)
             if found.form is form:
                 break
             form = found.form
             first = self._of_part(tables, form, part, first.values, first.optimum.curvature)
-        builder = replace(self.builder, X=_mapped(tables, form))
-        fitted = self._fit(builder, self.problem, first.values, _curvature(first), False)
-        by_rank = form.inputs == "quantile" and asked.inputs == "auto"
-        maps = (scaler if by_rank else None, None if form.linear is None else LinearMap(form.linear))
-        return LatentEstimate(fitted, builder, tuple(m for m in maps if m is not None), (_words(form),))
+        return Path(tables, form, first, found.log_score)
+
+    def _trees(self, X: np.ndarray) -> TreesInput | None:
+        """Trees of the responses at all rows X (n, I); None where f is not one number, or offsets differ."""
+        if self.problem.functions > 1 or np.ptp(self.problem.response.offset) > 0:
+            return None
+        response = self.problem.response
+        weight = np.broadcast_to(np.asarray(response.weight, float), response.y.shape)
+        return TreesInput.fit(X, response.y, self.builder.seed, response.likelihood.trees_loss, weight)
+
+    def _beside(self, trees: TreesInput, X: np.ndarray, path: Path) -> Path:
+        """The path that begins where another ended, with trees beside its inputs X (n, I)."""
+        form = replace(path.form, linear=beside_trees(path.form.linear, X))
+        return self._path({form.inputs: trees.training(X)}, form, path.first.values, True)
 
     def _of_part(
         self, tables: Tables, form: Form, part: np.ndarray, start: Values, H: np.ndarray | None = None
@@ -238,7 +277,8 @@ def _curvature(fitted: Fitted) -> np.ndarray | None:
         return curvature_at(objective, optimum.z, optimum.gradient, objective.n_rows)
 
 
-def _words(form: Form) -> str:
+def _words(form: Form, trees: bool) -> str:
     inputs = {"quantile": "inputs by rank", "standard": "inputs standardised"}.get(form.inputs, form.inputs)
     metric = "one variance for all directions" if form.linear is None else "a learned metric"
-    return f"Chosen on held-out training rows: {inputs}, {metric}."
+    beside = ", trees beside the inputs" if trees else ""
+    return f"Chosen on held-out training rows: {inputs}, {metric}{beside}."

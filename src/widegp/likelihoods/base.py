@@ -62,10 +62,14 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True)
 class Likelihood(ABC):
-    """p(y | f; psi), psi being the numbers in the fields that ``parameters`` names."""
+    """p(y | f; psi), psi being the numbers in the fields that ``parameters`` names.
+
+    trees_loss : of boosted trees whose sum is a guess of f, see `widegp.trees`.
+    """
 
     name: ClassVar[str]
     parameters: ClassVar[tuple[Parameter, ...]] = ()
+    trees_loss: ClassVar[str] = "squared_error"
 
     @property
     def psi(self) -> Floats:

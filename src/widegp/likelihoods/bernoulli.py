@@ -25,6 +25,8 @@ class Bernoulli(Likelihood):
 
     link: str = "logit"
 
+    trees_loss = "log_loss"
+
     @property
     def name(self) -> str:  # type: ignore[override]
         return self.link

@@ -29,6 +29,8 @@ MAX_LOG = 300.0  # e^300 is finite, and so are its square and its product with a
 class Counts(Likelihood):
     """y in 0, 1, 2, ... with mean e^f."""
 
+    trees_loss = "poisson"
+
     def check(self, y: ArrayLike) -> Floats:
         y = finite_rows(y, self.name)
         refuse((y < 0) | (y != np.floor(y)), y, "counts are whole numbers from 0 on; use another likelihood")
