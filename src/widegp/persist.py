@@ -28,6 +28,7 @@ import numpy as np
 from safetensors import numpy as safetensors
 
 import widegp.approximations.registry  # noqa: F401  (its posteriors may stand in a file)
+import widegp.data.value_means  # noqa: F401  (and so may its map)
 from widegp.compute.backend import choose_backend
 from widegp.data.preprocessing import InputScaler, TargetScaler
 from widegp.files import FileError, write_whole
