@@ -27,7 +27,9 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from safetensors import numpy as safetensors
 
-import widegp.approximations.registry  # noqa: F401  (its posteriors may stand in a file)
+# What these define may stand in a file.
+import widegp.approximations.registry
+import widegp.data.value_means  # noqa: F401
 from widegp.compute.backend import choose_backend
 from widegp.data.preprocessing import InputScaler, TargetScaler
 from widegp.files import FileError, write_whole

@@ -20,9 +20,10 @@ from sklearn.utils.validation import validate_data
 from widegp.choices.chosen import LEAST_ROWS
 from widegp.choices.moves import Scale
 from widegp.choices.search import Search, splits
-from widegp.choices.trials import Bench
+from widegp.choices.trials import Bench, Form
 from widegp.data.input_maps import ChainedMaps, InputMap, fit_scaler
-from widegp.data.preprocessing import TargetScaler
+from widegp.data.preprocessing import InputScaler, TargetScaler
+from widegp.engines.base import make_engine
 from widegp.fitted import FittedGP
 from widegp.fitting import builder_of, check_settings, fit_model, started
 from widegp.inference.fit import OptimizerSettings, Run
@@ -57,7 +58,7 @@ def fit_outputs(
     shared = None
     if learned and len(Y) >= LEAST_ROWS and asked.budget is None:
         lead = copy(each)
-        lead.noise, lead.target_transform, lead.posterior = "constant", None, "map"
+        lead.noise, lead.target_transform, lead.posterior, lead.trees = "constant", None, "map", "none"
         found = fit_model(lead, X, leading(Y), NOTHING, None, progress)
         shared, each.metric = found.inputs, "iso"
     return tuple(_output(each, X, y, shared, progress) for y in Y.T)
@@ -85,11 +86,20 @@ def _output(
     model = fit_model(own, rows, np.ascontiguousarray(y), NOTHING, None, progress)
     names = getattr(asked, "feature_names_in_", None)
     model = replace(model, feature_names=None if names is None else tuple(map(str, names)))
+    engine = make_engine(asked.engine, asked.backend)
     if taken is None:
-        return model
-    # Mapped rows were scaled no further.
-    model = replace(model, inputs=taken, n_features=X.shape[1])
-    return model.noted("Inputs and metric are those of all outputs together.")
+        return model.predicting_on(engine)
+    members = tuple(replace(one, inputs=_after(taken, one.inputs)) for one in model.members)
+    inputs = _after(taken, model.inputs)
+    model = replace(model, inputs=inputs, members=members, n_features=X.shape[1])
+    model = model.noted("Inputs and metric are those of all outputs together.")
+    return model.predicting_on(engine)
+
+
+def _after(shared: InputMap, own: InputMap) -> ChainedMaps:
+    """The ``shared`` map, then what follows it in an output's ``own``, whose rows were scaled no further."""
+    first, rest = (part.parts if isinstance(part, ChainedMaps) else (part,) for part in (shared, own))
+    return ChainedMaps((*first, *(part for part in rest if not isinstance(part, InputScaler))))
 
 
 def _suits(asked: Any, X: np.ndarray, y: np.ndarray, shared: InputMap) -> bool:
@@ -111,5 +121,5 @@ def _suits(asked: Any, X: np.ndarray, y: np.ndarray, shared: InputMap) -> bool:
     )
     search = Search(benches, asked.noise == "auto")
     with builder.backend.scope():
-        plain = search.begin("plain", start)
+        plain = search.begin(Form("plain"), start)
         return search.better(plain, [search.moved(plain, Scale("shared"))]) is not plain

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 
 from widegp.data.value_means import Valued
@@ -60,3 +63,9 @@ def test_weights_are_repeated_rows_and_smooth_tables_stay_as_they_are():
     once = Valued.of(X, y, np.ones(3000), 0)
     # Seven times as many rows of each value are shrunk less, and say the same otherwise.
     assert np.corrcoef(heavy.map.means, once.map.means)[0, 1] > 0.999
+
+
+def test_a_file_may_hold_the_map():
+    """In a process that has fitted nothing, too."""
+    code = "import widegp.persist; from widegp.registry import saved_class; saved_class('ValueMeans')"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,42 @@
+"""Choices under the softmax: metrics are learned from all classes and judged by rows held out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from widegp.approximations.build import Builder
+from widegp.approximations.layout import Dials
+from widegp.choices.latent import LatentFit
+from widegp.choices.trials import Form
+from widegp.compute.backend import choose_backend
+from widegp.inference.classes import ClassProblem
+from widegp.inference.fit import OptimizerSettings, Run
+from widegp.inference.objective import start_values
+from widegp.inference.priors import default_priors
+from widegp.kernels.registry import named
+from widegp.laplace_classes import ClassResponse
+from widegp.likelihoods.softmax import Softmax
+
+
+def test_the_metric_of_all_classes_finds_the_inputs_that_matter():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(240, 4))
+    f = 3 * np.column_stack([X[:, 0], -X[:, 0], np.sin(2 * X[:, 1])])
+    likelihood = Softmax(3)
+    y = likelihood.sample(f, rng)
+    kernel = named("mixed").at_start(4)
+    problem = ClassProblem(kernel, ClassResponse(likelihood, y, likelihood.level(y)), {})
+    dials = Dials("full-scale", 20, 10, "kmeans", "random", None)
+    builder = Builder(X, dials, choose_backend(kernel, "native"), 0)
+    start = start_values(kernel, 1.0, np.zeros(0), None)
+    del start["sigma_eps2"]
+    run = Run(OptimizerSettings("lbfgs", 5))
+    fit = LatentFit(builder, problem, default_priors(kernel, 4, True), start, run)
+    rows, values = rng.permutation(240), start | {"sigma_v2": np.asarray(6.0)}
+    plain = fit._sampled({"standard": X}, Form("standard"), values, rows[:192], rows[192:])
+    M = plain.moment(100)
+    assert M.shape == (4, 4) and min(M[0, 0], M[1, 1]) > 3 * max(M[2, 2], M[3, 3])
+    best = fit._refined({"standard": X}, Form("standard"), values, rows, learned=True)
+    assert best.form.linear is not None and best.log_score.shape == (48,)
+    assert best.log_score.mean() > plain.log_score.mean()
+    assert problem.response.pseudo_targets().shape == (240,)
