@@ -75,7 +75,8 @@ class Scratch(NamedTuple):
             (m + 1, n_inputs), (m + 1, n_inputs), (m + 1, rank), (m + 1, m + 1), (m + 1, m + 1), (3, m + 1),
             (3, m + 1), (3, packed), (3, packed), (packed,), (packed,), (m + 1,), (m + 1,),
         ]  # fmt: skip
-        return cls(*sizes, np.empty(m + 1, np.int64), *map(np.zeros, shapes))
+        fields = [*sizes, np.empty(m + 1, np.int64), *map(np.zeros, shapes)]
+        return cls(*fields)
 
 
 @njit(error_model="numpy", _nrt=False)
