@@ -155,7 +155,7 @@ def fit_map(
         curvature, metric = coarse.curvature, coarse.metric
         starts += coarse.values
         rivals = coarse.values[-1:] or rivals
-    watch.begin("whole", starts.pop(), len(builder.X))
+    watch.begin("whole", starts.pop())
     fitted = _best_of(run, builder, problem, rivals, space, curvature, metric)
     while fitted.optimum.reason is Reason.FAILED and starts:
         # What a part of the rows allows may be ill-conditioned for all of them; earlier starts are less so.
