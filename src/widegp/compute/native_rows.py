@@ -75,7 +75,7 @@ class Scratch(NamedTuple):
             (m + 1, n_inputs), (m + 1, n_inputs), (m + 1, rank), (m + 1, m + 1), (m + 1, m + 1), (3, m + 1),
             (3, m + 1), (3, packed), (3, packed), (packed,), (packed,), (m + 1,), (m + 1,),
         ]  # fmt: skip
-        fields = [*sizes, np.empty(m + 1, np.int64), *map(np.zeros, shapes)]
+        fields: list[np.ndarray] = [*sizes, np.empty(m + 1, np.int64), *(np.zeros(shape) for shape in shapes)]
         return cls(*fields)
 
 
