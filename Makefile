@@ -82,6 +82,7 @@ $(STAMP): pyproject.toml
 	@echo "Installing widegp and its libraries into $(VENV): about 1.7 GB, a minute or two, without a word."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/widegp warmup
 	@touch $@
 
 $(STAMP_LEAGUE): $(STAMP)

@@ -177,7 +177,7 @@ class TestPlan:
         plan = fit_plan(Size("full-scale", 40_000, 10, 200, 30), RATES)
         assert [(s.name, s.rows) for s in plan] == [
             ("start", cost.START_ROWS), ("coarse", 2500), ("coarse", 10_000), ("whole", 40_000),
-            ("posterior", 40_000), ("curvature", 40_000),
+            ("posterior", 40_000), ("curvature", cost.CURVATURE_ROWS),
         ]  # fmt: skip
         assert cost.fit_seconds(plan) == pytest.approx(sum(s.before + s.each * s.evaluations for s in plan))
 
@@ -211,7 +211,7 @@ class TestChosenPlan:
         plan = chosen_plan(Size("full-scale", 40_000, 10, 200, 30), RATES)
         assert [(s.name, s.rows) for s in plan] == [
             ("choices", 40_000), ("coarse", 2500), ("coarse", 10_000), ("whole", 40_000),
-            ("posterior", 40_000), ("curvature", 40_000),
+            ("posterior", 40_000), ("curvature", cost.CURVATURE_ROWS),
         ]  # fmt: skip
 
     @pytest.mark.parametrize("n_rows", [LEAST_ROWS, 399, 400, 1500, 2999, 3000])

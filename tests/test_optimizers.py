@@ -11,7 +11,7 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widegp.inference.fit import _descend
+from widegp.inference.descent import descend
 from widegp.inference.objective import Answer
 from widegp.inference.optimizers import Task, Timed, bfgs, curvature_at, lbfgs
 from widegp.inference.result import Reason
@@ -134,7 +134,7 @@ def valley(asked):
 def test_bfgs_takes_over_where_lbfgs_has_found_the_valley():
     asked = []
     start, bounds = np.array([-1.2, 1.0, -0.5, 0.8, -1.1, 0.9]), [(-3, 3)] * 6
-    out = _descend(Task(valley(asked), bounds, ROWS, 200), start, None)
+    out = descend(Task(valley(asked), bounds, ROWS, 200), start, None)
     assert out.reason is Reason.CONVERGED and out.n_iter > 20
     assert out.n_evaluations == len(asked)
     np.testing.assert_allclose(out.z, 1, atol=1e-2)
@@ -151,6 +151,6 @@ def test_differences_end_at_the_deadline():
 
     start, bounds = np.array([-1.2, 1.0, -0.5, 0.8, -1.1, 0.9]), [(-3, 3)] * 6
     deadline = time.perf_counter() + 2.0
-    out = _descend(Task(Timed(slow, deadline), bounds, ROWS, 200), start, None)
+    out = descend(Task(Timed(slow, deadline), bounds, ROWS, 200), start, None)
     assert out.reason is Reason.BUDGET
     assert len(asked) <= 30

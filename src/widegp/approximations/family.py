@@ -62,7 +62,7 @@ class FamilyApproximation(Approximation):
         return Work(anchor_work(shape, by_rank=2, cubic=8, passes=passes))
 
     def numbers(self, shape: Shape, block: int, keep_bytes: int) -> float:
-        arrays = (5 if self.rule.residual else 4) * shape.r + 2 * shape.i
+        arrays = 4 * shape.r + 2 * shape.i
         kept = (shape.n - block) * shape.r if self._keeps(shape, keep_bytes) else 0
         return block * arrays + kept + 12 * shape.r**2
 
@@ -158,7 +158,7 @@ class Family:
         kernel_bar = passed.kernel
         if len(self.Z):
             through_anchors = self.backend.compiled(_through_anchors, self.backend, rule)(
-                model, inner, passed.W
+                model, inner, passed.inner
             )
             kernel_bar = add_trees(kernel_bar, through_anchors)
         slopes = self.backend.kernel_gradient(kernel, kernel_bar)
@@ -216,9 +216,9 @@ def _from_sums(backend: Backend, rule: Rule, model: Model, raw: Sums) -> tuple[A
 
 
 def _through_anchors(backend: Backend, rule: Rule, model: Model, inner: Array, by_blocks: Array) -> Array:
-    """dF/dkernel through K_ZZ; where residuals are kept, dF/dW comes from the blocks."""
+    """dF/dkernel through K_ZZ; where residuals are kept, W_bar'W comes from the blocks."""
     if rule.residual:
-        inner = inner + by_blocks.T @ model.white.W
+        inner = inner + by_blocks
     return whiten_pullback(backend, model.kernel, model.Z, model.white, inner)[0]
 
 

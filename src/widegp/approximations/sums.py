@@ -52,11 +52,11 @@ class Model(NamedTuple):
 
 
 class BlockGradient(NamedTuple):
-    """dF/d(kernel, log noise, W) through one block."""
+    """dF/d(kernel, log noise) through one block, and W_bar'W with W_bar = dF/dW."""
 
     kernel: Any
     log_noise: Array
-    W: Array
+    inner: Array
 
 
 def block_sums(backend: Backend, rule: Rule, model: Model, block: Block) -> Sums:
@@ -80,8 +80,8 @@ def block_sums_kept(backend: Backend, rule: Rule, model: Model, block: Block) ->
 def block_pullback(
     backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block, kept: Array | None = None
 ) -> BlockGradient:
-    """dF/d(kernel, log noise, W) given dF/dsums as `weigh_pullback` has them; ``kept`` are the rows that
-    `block_sums_kept` left.
+    """dF/d(kernel, log noise) and W_bar'W given dF/dsums as `weigh_pullback` has them; ``kept`` are the rows
+    that `block_sums_kept` left.
     """
     with backend.scope():
         return _block_pullback(backend, rule, model, bar, block, kept, False)[0]
@@ -103,8 +103,8 @@ def block_rows_alone(
         if not rule.residual:
             F = _features(backend, rule, model, block) if kept is None else kept
             return 0.0, _row_bars(backend, rule, model, bar, block, F)
-        features = backend.matmul(backend.cross(model.kernel, block.X, model.Z), model.white.W)
         cotangents = RowCotangents(bar.A, bar.b, bar.q, bar.log_d)
+        features = _whitened(backend, model, block)
         return 0.0, backend.row_pullback(model.kernel, model.noise, block, features, cotangents)
 
 
@@ -120,8 +120,7 @@ def _block_pullback(
 
 def _residual_sums(backend: Backend, model: Model, block: Block) -> Sums:
     xp = backend.xp
-    K = backend.cross(model.kernel, block.X, model.Z)
-    rows = backend.condition(model.kernel, model.noise, block, backend.matmul(K, model.white.W))
+    rows = backend.condition(model.kernel, model.noise, block, _whitened(backend, model, block))
     scaled = rows.features * (block.weight / rows.d)[:, None]
     return Sums(
         backend.inner(rows.features, scaled), rows.y @ scaled, xp.sum(block.weight * rows.y**2 / rows.d),
@@ -140,15 +139,21 @@ def _sums(backend: Backend, rule: Rule, model: Model, block: Block, F: Array) ->
 def _residual_pullback(
     backend: Backend, model: Model, bar: Sums, block: Block, by_row: bool
 ) -> tuple[BlockGradient, RowBars | None]:
-    K = backend.cross(model.kernel, block.X, model.Z)
+    features = _whitened(backend, model, block)
     cotangents = RowCotangents(bar.A, bar.b, bar.q, bar.log_d)
     by_features, by_noise, kernel_bar, row_bars = backend.condition_pullback(
-        model.kernel, model.noise, block, backend.matmul(K, model.white.W), cotangents, by_row
+        model.kernel, model.noise, block, features, cotangents, by_row
     )
     if model.Z.shape[0] > 0:
         K_bar = Cotangent(by_features, model.white.W.T)
         kernel_bar = add_trees(kernel_bar, backend.cross_pullback(model.kernel, block.X, model.Z, K_bar))
-    return BlockGradient(kernel_bar, by_noise, backend.inner(K, by_features)), row_bars
+    # W_bar = K'Phi_bar, so W_bar'W = Phi_bar'Phi: K need not be kept.
+    return BlockGradient(kernel_bar, by_noise, backend.inner(by_features, features)), row_bars
+
+
+def _whitened(backend: Backend, model: Model, block: Block) -> Array:
+    """Phi = K(X, Z) W of a block's rows and halo; K is gone when this returns."""
+    return backend.matmul(backend.cross(model.kernel, block.X, model.Z), model.white.W)
 
 
 def _pullback(backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block, F: Array) -> BlockGradient:

@@ -26,7 +26,7 @@ ONE = 1.0 - 16 * 2.0**-52
 P0, P1, P2, P3, P4, P5, P6, P7, P8, P9, P10, P11 = ARCSIN_SERIES
 
 
-@njit(inline="always", fastmath=FAST, error_model="numpy")
+@njit(fastmath=FAST, error_model="numpy")
 def arcsin(s):
     """arcsin(s), |s| <= 1, to 3e-16: the polynomial below 1/2, the half angle above."""
     a = abs(s)
@@ -50,7 +50,7 @@ def arcsin(s):
     return value if s > 0 else -value
 
 
-@njit(inline="always", fastmath=FAST, error_model="numpy")
+@njit(fastmath=FAST, error_model="numpy")
 def clipped(rho):
     """rho limited to [-1, 1]: rounding carries that of collinear rows past 1, or a few eps short of it."""
     a = abs(rho)

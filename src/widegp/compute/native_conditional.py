@@ -49,6 +49,12 @@ class RowWork:
         size = max(64, CHUNK_BYTES // (16 * (self.block.neighbors.shape[1] + 1) ** 2))
         return runs(slice(0, self.block.n_own), size)
 
+    def scratch(self) -> native_rows.Scratch:
+        """What one thread overwrites."""
+        return native_rows.Scratch.of(
+            self.block.neighbors.shape[1], self.points.shape[1], self.features.shape[1]
+        )
+
     def condition(self, rows: slice) -> Given:
         neighbors = self.block.neighbors[rows]
         n, m = neighbors.shape
@@ -61,8 +67,8 @@ class RowWork:
 
         def work(share: slice) -> int:
             return native_rows.condition(
-                share.start, share.stop, self.points, self.scales, self.features, self.block.y, neighbors,
-                rows.start, self.noise, sigma_a2, self.coefficients, *out,
+                share.start, share.stop, self.points, self.scales, self.features, self.block.y, self.noise,
+                neighbors, rows.start, sigma_a2, self.coefficients, self.scratch(), *out,
             )  # fmt: skip
 
         return Given(*out, sum(in_parallel(work, n, FEW)))
@@ -74,11 +80,12 @@ class RowWork:
         neighbors = self.block.neighbors[rows]
         n, m = neighbors.shape
         s, v = self.pool.take(n, m), self.pool.take(n, self.features.shape[1])
+        scratch = self.scratch()
 
         def work(share: slice) -> None:
             native_rows.second_solves(
                 share.start, share.stop, self.features, self.block.y, neighbors, made.factors, made.features,
-                *bars, s, v,
+                *bars, scratch.p, scratch.m, s, v,
             )  # fmt: skip
 
         in_parallel(work, n, FEW)
@@ -91,17 +98,21 @@ class RowWork:
         """Add dF/dfeatures of all rows to features_bar, dF/dkernel to sums (8,) and inputs (I,); return s."""
         neighbors = self.block.neighbors[rows]
         n, m = neighbors.shape
-        rank = self.features.shape[1]
-        s, v = self.pool.take(n, m), self.pool.take(n, rank)
+        s, v = self.second_solves(rows, made, bars)
+        by_variance = self.pool.take(n, m + 1)
         sigma_a2 = float(self.arc.sigma_a2)
 
         def work(share: slice) -> tuple[np.ndarray, np.ndarray]:
-            own, by_x = np.zeros_like(sums), np.zeros_like(inputs)
+            own, by_x, scratch = np.zeros_like(sums), np.zeros_like(inputs), self.scratch()
             native_rows.condition_pullback(
-                share.start, share.stop, self.points, self.scales, self.features, self.block.y, neighbors,
-                rows.start, sigma_a2, self.coefficients, made.a, made.factors, made.covariances,
-                made.features, *bars, self.noise, self.by_input, s, v, own, by_x,
+                share.start, share.stop, self.scales, self.noise, neighbors, rows.start, sigma_a2,
+                self.coefficients, scratch, made.a, s, bars[2], made.covariances, by_variance, own,
             )  # fmt: skip
+            if self.by_input:
+                native_rows.inputs_pullback(
+                    share.start, share.stop, self.points, neighbors, rows.start, made.covariances,
+                    by_variance, scratch, by_x,
+                )  # fmt: skip
             return own, by_x
 
         for own, by_x in in_parallel(work, n, FEW):
@@ -113,7 +124,7 @@ class RowWork:
                 share.start, share.stop, neighbors, rows.start, made.a, s, made.features, v, features_bar
             )
 
-        in_parallel(spread, rank, FEW)
+        in_parallel(spread, v.shape[1], FEW)
         return s
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,22 +13,22 @@ from widegp.approximations.build import Builder
 from widegp.approximations.family import Family
 from widegp.approximations.layout import Layout
 from widegp.cost import START_ROWS, Calibration, Size, evaluation_seconds, search_seconds
+from widegp.inference.descent import descend, polished
 from widegp.inference.journal import Journal, Journaled
 from widegp.inference.objective import Answer, MapObjective, Problem
 from widegp.inference.optimizers import (
     GAIN,
-    SMALLEST_GAIN,
+    GAIN_PER_ROW,
+    Known,
     Objective,
     Task,
     Timed,
     adam,
-    bfgs,
     curvature_at,
     differences,
-    lbfgs,
 )
 from widegp.inference.parameters import ParameterSpace, Values
-from widegp.inference.plan import coarse_sizes, fit_plan
+from widegp.inference.plan import DIFFERENCES, SURE_ROWS, coarse_sizes, fit_plan
 from widegp.inference.result import Optimum, Reason
 from widegp.inference.starts import isotropic, optima, spread
 from widegp.inference.watch import Watch
@@ -37,11 +38,9 @@ from widegp.kernels.base import Kernel
 STALE = 0.08
 ROUNDS = 4
 FIRST_ROUND_ITERATIONS = 15
-# Parameters few enough for a Hessian by differences, and iterations after which it is worth having one.
-FEW_PARAMETERS = 12
-VALLEY = 20
-# Further iterations, at most, for a small table.
-POLISHING = 15
+# The optimum of a part of the table is about p / 2 nats of its own from that of the whole, p parameters: a
+# step there need not promise less than PART_GAIN.
+PART_GAIN = 0.3
 
 
 @dataclass(frozen=True)
@@ -81,24 +80,27 @@ class Run:
         """Whether the time is up."""
         return self.deadline is not None and time.perf_counter() > self.deadline
 
-    def task(self, objective: MapObjective, max_iter: int) -> Task:
+    def task(self, objective: MapObjective, max_iter: int, known: Known | None = None) -> Task:
         """What an optimiser is given: the objective, of batches if asked for, until the time is up."""
         wrapped = self.journaled(objective)
+        if known is not None:
+            wrapped = known.before(wrapped)
         if self.settings.batch_rows is not None and self.settings.name == "adam":
             rng = np.random.default_rng(self.settings.seed)
             wrapped = _Batches(objective, self.settings.batch_rows, rng, self.journaled)
         if self.deadline is not None:
             wrapped = Timed(wrapped, self.deadline)
         following = self.watch.following(objective.space.unpack)
-        bounds, gain = objective.space.bounds(), self.settings.gain
+        bounds, gain = objective.space.bounds(), max(self.settings.gain, GAIN_PER_ROW * objective.n_rows)
         return Task(wrapped, bounds, objective.n_rows, max_iter, following, gain)
 
     def optimise(
-        self, objective: MapObjective, values: Values, max_iter: int, curvature: np.ndarray | None
-    ) -> Optimum:
-        task, z = self.task(objective, max_iter), objective.space.pack(values)
+        self, objective: MapObjective, values: Values, max_iter: int, curvature: np.ndarray | None,
+        known: Known | None = None,
+    ) -> Optimum:  # fmt: skip
+        task, z = self.task(objective, max_iter, known), objective.space.pack(values)
         if self.settings.name == "lbfgs":
-            return _polished(task, _descend(task, z, curvature))
+            return polished(task, descend(task, z, curvature))
         by_name = {"sigma_eps2": self.settings.noise_rate}
         labels = objective.space.labels()
         return adam(task, z, np.array([by_name.get(label, self.settings.rate) for label in labels]))
@@ -139,7 +141,7 @@ def fit_map(
     if settings.seconds is not None:
         run = replace(run, deadline=clock + settings.seconds)
     seconds: dict[str, float] = {}
-    starts, rivals = [start], [start]
+    starts, rivals, metric = [start], [start], None
     if explores:
         watch.begin("start", start)
         rivals = [found.values for found in optima(run, builder, problem, start, space)]
@@ -149,11 +151,12 @@ def fit_map(
         starts.append(rivals[0])
         seconds["start"] = time.perf_counter() - clock
     if explores or settings.parts:
-        coarse, curvature = _coarse(run, builder, problem, rivals, space, seconds)
-        starts += coarse
-        rivals = coarse[-1:] or rivals
+        coarse = _coarse(run, builder, problem, rivals, space, seconds)
+        curvature, metric = coarse.curvature, coarse.metric
+        starts += coarse.values
+        rivals = coarse.values[-1:] or rivals
     watch.begin("whole", starts.pop())
-    fitted = _best_of(run, builder, problem, rivals, space, curvature)
+    fitted = _best_of(run, builder, problem, rivals, space, curvature, metric)
     while fitted.optimum.reason is Reason.FAILED and starts:
         # What a part of the rows allows may be ill-conditioned for all of them; earlier starts are less so.
         watch.again(starts[-1])
@@ -164,23 +167,33 @@ def fit_map(
 
 def _best_of(
     run: Run, builder: Builder, problem: Problem, starts: list[Values], space: ParameterSpace,
-    curvature: np.ndarray | None,
+    curvature: np.ndarray | None, metric: str | None = None,
 ) -> Fitted:  # fmt: skip
     """The lowest optimum that any of ``starts``, best first, leads to; only the first once time is up."""
-    best = _rounds(run, builder, problem, starts[0], space, curvature)
+    best = _rounds(run, builder, problem, starts[0], space, curvature, metric)
     for start in starts[1:]:
         if not run.late():
             run.watch.again(start)
-            other = _rounds(run, builder, problem, start, space, curvature)
+            other = _rounds(run, builder, problem, start, space, curvature, metric)
             best = min(best, other, key=lambda fitted: fitted.optimum.value)
     return best
+
+
+class Coarse(NamedTuple):
+    """Estimates from ever larger parts of a table, how the loss of the last curves, per row, and the metric
+    of its anchors where that part is large enough to choose it.
+    """
+
+    values: list[Values]
+    curvature: np.ndarray | None
+    metric: str | None
 
 
 def _coarse(
     run: Run, builder: Builder, problem: Problem, rivals: list[Values], space: ParameterSpace,
     seconds: dict[str, float],
-) -> tuple[list[Values], np.ndarray | None]:  # fmt: skip
-    """Estimates from ever larger parts of the table, and how the loss of the last one curves, per row.
+) -> Coarse:  # fmt: skip
+    """What parts of the table tell of the whole.
 
     The first part decides between ``rivals``, the optima of fewer rows.
 
@@ -188,6 +201,8 @@ def _coarse(
     far out in one of them costs more than it saves.
     """
     found: list[Values] = []
+    metric = None
+    run = replace(run, settings=replace(run.settings, gain=max(run.settings.gain, PART_GAIN)))
     starts, reserve, curvature = [isotropic(one, space.per_input) for one in rivals], 0.0, None
     small, whole, parts = space.like(starts[0]), _size(builder, space, rivals[0]), coarse_rows(builder)
     if not parts and whole.ard and whole.n_rows > START_ROWS:
@@ -199,18 +214,19 @@ def _coarse(
         part, task = builder.subset(rows), problem.restricted(rows)
         within = replace(run, deadline=None if run.deadline is None else run.deadline - reserve)
         run.watch.begin("coarse", starts[0], len(rows))
-        fitted = _best_of(within, part, task, starts, small, curvature)
+        fitted = _best_of(within, part, task, starts, small, curvature, metric)
         if fitted.optimum.reason is not Reason.FAILED:
             starts, curvature = [fitted.values], _curvature(fitted, after, whole.n_rows)
             found.append(spread(fitted.values, rivals[0]))
+            metric = fitted.layout.metric if len(rows) >= SURE_ROWS else None
         reserve = _least_seconds(fitted, _size(part, space, starts[0]), whole)
         seconds[f"{len(rows)} rows"] = time.perf_counter() - tick
-    return found, curvature if found and small.shapes == space.shapes else None
+    return Coarse(found, curvature if found and small.shapes == space.shapes else None, metric)
 
 
 def _curvature(fitted: Fitted, rows: int, whole: int) -> np.ndarray | None:
     """The Hessian per row at the optimum of a part, as it would be for ``rows`` rows: by differences where
-    they cost less than two evaluations of the ``whole`` table, otherwise as BFGS has it.
+    they cost less than DIFFERENCES evaluations of the ``whole`` table, otherwise as BFGS has it.
 
     The prior counts once, however many rows there are: the more of them, the less of it per row. Left as it
     is, steps along directions that the prior decides would be too short, and many.
@@ -218,7 +234,7 @@ def _curvature(fitted: Fitted, rows: int, whole: int) -> np.ndarray | None:
     optimum, objective = fitted.optimum, fitted.objective
     n_rows, z = objective.n_rows, optimum.z
     H = optimum.curvature
-    if optimum.gradient is not None and (H is None or n_rows * z.size <= 2 * whole):
+    if optimum.gradient is not None and (H is None or n_rows * z.size <= DIFFERENCES * whole):
         H = curvature_at(fitted.run.journaled(objective), z, optimum.gradient, n_rows)
     if H is None:
         return None
@@ -265,26 +281,28 @@ def coarse_rows(builder: Builder) -> list[np.ndarray]:
 
 def _rounds(
     run: Run, builder: Builder, problem: Problem, values: Values, space: ParameterSpace,
-    curvature: np.ndarray | None = None,
+    curvature: np.ndarray | None = None, metric: str | None = None,
 ) -> Fitted:  # fmt: skip
-    """Optimise, find neighbours and anchors again where the metric has moved, optimise on."""
-    done, rounds, evaluations, metric = 0, 0, 0, None
+    """Optimise, find neighbours and anchors again where the metric has moved, optimise on; the anchors are
+    those of ``metric``, or of the one under which the targets are likelier.
+    """
+    done, rounds, evaluations = 0, 0, 0
     path: list[float] = []
     seconds = {"search": 0.0, "optimise": 0.0}
     while True:
         rounds += 1
-        tick = time.perf_counter()
+        tick, known = time.perf_counter(), None
         layout = builder.layout(problem.kernel_at(values), metric)
         objective = problem.on(builder.likelihood(layout), space)
-        if rounds == 1:
-            objective, layout = _with_better_anchors(run, builder, objective, layout, values)
+        if metric is None:
+            objective, layout, known = _with_better_anchors(run, builder, objective, layout, values)
             metric = layout.metric
         seconds["search"] += time.perf_counter() - tick
         limit = run.settings.max_iter - done
         if rounds == 1 and _refreshes(builder, space, values) and run.settings.name == "lbfgs":
             limit = min(limit, FIRST_ROUND_ITERATIONS)
         tick = time.perf_counter()
-        optimum = run.optimise(objective, values, limit, curvature)
+        optimum = run.optimise(objective, values, limit, curvature, known)
         curvature = optimum.curvature
         seconds["optimise"] += time.perf_counter() - tick
         values = space.unpack(optimum.z)
@@ -300,15 +318,18 @@ def _rounds(
 
 def _with_better_anchors(
     run: Run, builder: Builder, objective: MapObjective, layout: Layout, values: Values
-) -> tuple[MapObjective, Layout]:
-    """The anchors, of those spread in either metric, under which the targets are likelier at ``values``."""
+) -> tuple[MapObjective, Layout, Known | None]:
+    """The anchors, of those spread in either metric, under which the targets are likelier at ``values``, and
+    what the objective is there.
+    """
     other = builder.with_other_anchors(layout, objective.problem.kernel_at(values))
     if other is None:
-        return objective, layout
+        return objective, layout, None
     z, changed = objective.space.pack(values), replace(objective, likelihood=builder.likelihood(other))
-    if run.journaled(changed)(z).value < run.journaled(objective)(z).value:
-        return changed, other
-    return objective, layout
+    there, here = run.journaled(changed)(z), run.journaled(objective)(z)
+    if there.value < here.value:
+        return changed, other, Known(z, there)
+    return objective, layout, Known(z, here)
 
 
 def _refreshes(builder: Builder, space: ParameterSpace, values: Values) -> bool:
@@ -321,41 +342,6 @@ def _stale(builder: Builder, layout: Layout, kernel: Kernel, optimum: Optimum) -
     if optimum.reason in (Reason.BUDGET, Reason.FAILED, Reason.FIXED):
         return False
     return optimum.reason is Reason.MAX_ITER or builder.changed(layout, kernel) > STALE
-
-
-def _descend(task: Task, z: np.ndarray, curvature: np.ndarray | None) -> Optimum:
-    """BFGS from ``curvature``; where there is none, from that of the point to which L-BFGS has come.
-
-    L-BFGS finds the valley and then takes long to follow it, for it must learn how the loss curves. As many
-    evaluations as there are parameters tell that, where the parameters are few.
-    """
-    if curvature is not None:
-        return bfgs(task, z, curvature)
-    few, limit = z.size <= FEW_PARAMETERS, task.max_iter
-    first = lbfgs(replace(task, max_iter=min(limit, VALLEY)) if few else task, z)
-    if not few or limit <= VALLEY or first.reason is not Reason.MAX_ITER or first.gradient is None:
-        return first
-    rest = replace(task, max_iter=limit - first.n_iter)
-    H = curvature_at(task.objective, first.z, first.gradient, task.n_rows)
-    second = lbfgs(rest, first.z) if H is None else bfgs(rest, first.z, H)
-    if second.n_evaluations == 0:
-        return replace(first, reason=Reason.BUDGET)
-    return second.after(first, 0 if H is None else z.size)
-
-
-def _polished(task: Task, found: Optimum) -> Optimum:
-    """The optimum to the precision of the objective, where rows and parameters are few."""
-    few = task.n_rows <= START_ROWS and found.z.size <= FEW_PARAMETERS
-    if not few or not found.reason.converged or found.gradient is None or task.max_iter == 0:
-        return found
-    H = curvature_at(task.objective, found.z, found.gradient, task.n_rows)
-    if H is None:
-        return found
-    exact = bfgs(replace(task, max_iter=POLISHING, gain=SMALLEST_GAIN, on_iteration=None), found.z, H)
-    if not exact.value <= found.value:
-        return found
-    done = exact.after(found, found.z.size)
-    return replace(done, reason=found.reason, path=found.path)
 
 
 @dataclass

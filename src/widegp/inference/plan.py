@@ -29,6 +29,9 @@ CONTINUED, PROFILE = 2, 1.6
 # Points of the design of K_mix: two places, and two shares of the smooth part except where it is rough.
 DESIGN = 1 + 2 * sum(1 if rough >= ROUGH else 2 for rough in ROUGHNESS)
 START_EVALUATIONS = EVALUATIONS_PER_ITERATION * (DESCENTS * SHORT + CONTINUED * LONG) + PROFILE * DESIGN
+# Rows of a part that choose between two metrics of anchors for all larger ones, and what differences for a
+# Hessian may cost after a part, in evaluations of the whole table.
+SURE_ROWS, DIFFERENCES = 10_000, 0.5
 # Searches for neighbours per stage, with one variance for all inputs and with one for each.
 SEARCHES, SEARCHES_ARD = 1.2, 2.5
 # Directions along which the curvature is measured, each by one gradient.
@@ -59,23 +62,25 @@ def fit_plan(
         # One variance serves all inputs there.
         smaller = [replace(size, n_rows=rows, ard=False) for rows in coarse_sizes(size.n_rows)]
         descents = [("coarse", part) for part in smaller] + descents
-    evaluations = EVALUATIONS_FIRST
+    evaluations, chosen = EVALUATIONS_FIRST, False
     for name, part in descents:
         expected = EVALUATIONS_ARD if part.ard else evaluations
         most = max_iter if to_the_end else min(expected, EVALUATIONS_PER_ITERATION * max_iter)
-        stages.append(_descent(name, part, rates, most))
-        evaluations = EVALUATIONS_NEXT
+        if name == "coarse" and part.n_rows * CURVATURE_DIRECTIONS <= DIFFERENCES * size.n_rows:
+            most += CURVATURE_DIRECTIONS
+        stages.append(_descent(name, part, rates, most, chosen))
+        evaluations, chosen = EVALUATIONS_NEXT, part.n_rows >= SURE_ROWS
     return (*stages, *_afterwards(size, rates))
 
 
-def _descent(name: str, size: Size, rates: Calibration, evaluations: float) -> Stage:
-    """Anchors and neighbours are found, then an optimiser runs."""
+def _descent(name: str, size: Size, rates: Calibration, evaluations: float, chosen: bool) -> Stage:
+    """Anchors and neighbours are found, then an optimiser runs; the metric of anchors may be ``chosen``."""
     each, before = evaluation_seconds(size, rates), 0.0
     if size.shape.m:
         before += (SEARCHES_ARD if size.ard else SEARCHES) * search_seconds(size, rates)
-    if len(size.approximation.metrics) > 1:
-        # The likelier of two sets of anchors is kept.
-        before += 2 * each
+    if len(size.approximation.metrics) > 1 and not chosen:
+        # The likelier of two sets of anchors is kept, and with it its evaluation.
+        before += each
     return Stage(name, size.n_rows, before, each, evaluations)
 
 

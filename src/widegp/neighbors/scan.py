@@ -11,7 +11,7 @@ QUERY_BLOCK = 64
 """Queries that share one copied tile: enough that the copy costs nothing beside the distances."""
 _THREADED_WORK = 10_000_000
 NOTHING = np.iinfo(np.int32).max
-PLAIN_PAIRS = 2**18
+PLAIN_PAIRS = 2**20
 """Up to so many distances NumPy takes milliseconds, and the first call of a compiled loop seconds."""
 
 
