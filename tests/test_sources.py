@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -73,3 +74,24 @@ def test_numbers_are_not_missing_on_their_grid(encoded):
 def test_an_input_of_few_values_gets_those():
     states = states_of(Source("x", (0,)), np.array([[2.0], [0.0], [2.0], [5.0]]))
     assert states.discrete and states.x.tolist() == [0.0, 2.0, 5.0]
+
+
+def test_a_category_of_many_levels_is_drawn_at_its_levels():
+    """It became the mean of the target by level; its states are the levels that most rows have."""
+    codes = {"low": -2.0, "middle": 0.5, "also middle": 0.5, "high": 3.0}
+    source = Source("agent", (0, 1), "category", tuple(codes), tuple(codes.values()))
+    rows = [(-2.0, 0.0)] * 5 + [(3.0, 0.0)] * 4 + [(0.5, 0.0)] * 3 + [(0.1, 1.0)] * 2 + [(0.2, 0.0)]
+    states = states_of(source, np.array(rows))
+    assert states.labels == ["low", "(missing)", "(others)", "middle, ...", "high"] and states.discrete
+    np.testing.assert_array_equal(states.inputs[:, 0], [-2.0, 0.1, 0.2, 0.5, 3.0])
+    many = Source("agent", (0,), "category", tuple(map(str, range(40))), tuple(map(float, range(40))))
+    drawn = states_of(many, np.repeat(np.arange(40.0), np.arange(1, 41))[:, None])
+    assert drawn.labels == [str(k) for k in range(28, 40)]
+
+
+def test_columns_of_means_keep_their_levels():
+    rng = np.random.default_rng(0)
+    words = [f"agent {i % 30}" for i in range(300)]
+    frame = pd.DataFrame({"agent": words, "y": rng.normal(size=300)})
+    (source,) = source_columns(TableEncoding.fit(frame, "y"))
+    assert source.kind == "category" and len(source.levels) == len(source.codes) == 30

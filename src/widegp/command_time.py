@@ -104,7 +104,7 @@ class CommandTime:
         rank, neighbors = int(get("rank", 500)), int(get("neighbors", 30))
         asked = Dials(str(get("approximation", "auto")), rank, neighbors, "kmeans", "random", None)
         ard = bool(get("ard", False))
-        size = Size.of(choose_dials(asked, *shape, ard, None), shape, ard)
+        size = Size.of(choose_dials(asked, shape[0], shape[1], ard, None), shape, ard)
         plain = ard or self.budget is not None or get("metric", "auto") == "iso"
         stages = (fit_plan if plain else chosen_plan)(size, Calibration())
         self.planned = sum(stage.seconds for stage in stages)

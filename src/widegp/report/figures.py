@@ -217,6 +217,8 @@ def partial_dependence(curve: dict[str, Any], target: str, limits: tuple[float, 
         axes.set_xticks(x, words)
         if len(words) > MOST_LEVELS or sum(map(len, words)) > MOST_LETTERS:
             axes.tick_params("x", rotation=90, labelsize="small")
+            # Upright words leave the axis too low for the name of the target, which the other panels have.
+            target = ""
     else:
         axes.fill_between(x, curve["rows_lower"], curve["rows_upper"], color=GREY, alpha=0.25, lw=0)
         axes.fill_between(x, *band, color=BLUE, alpha=0.3, lw=0)
@@ -226,7 +228,7 @@ def partial_dependence(curve: dict[str, Any], target: str, limits: tuple[float, 
             ends = [0, len(x) - 1]
             axes.set_xticks([x[g] for g in ends], [places(curve)[g] for g in ends])
     axes.set_ylim(*limits)
-    label(axes, short(curve["name"]), short(target))
+    label(axes, short(curve["name"]), short(target) if target else "")
     return figure
 
 
