@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from widegp.approximations.build import Builder
+from widegp.approximations.dense import Dense
 from widegp.approximations.family import Family
 from widegp.approximations.layout import Layout
 from widegp.cost import START_ROWS, Calibration, Size, evaluation_seconds, search_seconds
@@ -29,7 +30,7 @@ from widegp.inference.optimizers import (
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.plan import coarse_sizes, fit_plan
 from widegp.inference.result import Optimum, Reason
-from widegp.inference.starts import isotropic, optima, spread
+from widegp.inference.starts import apart, isotropic, optima, spread
 from widegp.inference.watch import Watch
 from widegp.kernels.base import Kernel
 
@@ -40,8 +41,8 @@ FIRST_ROUND_ITERATIONS = 15
 # Parameters few enough for a Hessian by differences, and iterations after which it is worth having one.
 FEW_PARAMETERS = 12
 VALLEY = 20
-# Further iterations, at most, for a small table.
-POLISHING = 15
+# Further iterations, at most, for a small table, and the most parameters that it may have.
+POLISHING, POLISHED_PARAMETERS = 15, 40
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,10 @@ def fit_map(
         coarse, curvature = _coarse(run, builder, problem, rivals, space, seconds)
         starts += coarse
         rivals = coarse[-1:] or rivals
+    if explores and _has_ard(space, start) and not builder.approximation.coarse and not run.late():
+        X = np.asarray(builder.X)
+        other = apart(problem.on(Dense(X, builder.backend), space), rivals[0], X, builder.backend)
+        rivals = rivals if other is None else [*rivals, other]
     watch.begin("whole", starts.pop())
     fitted = _best_of(run, builder, problem, rivals, space, curvature)
     while fitted.optimum.reason is Reason.FAILED and starts:
@@ -345,7 +350,7 @@ def _descend(task: Task, z: np.ndarray, curvature: np.ndarray | None) -> Optimum
 
 def _polished(task: Task, found: Optimum) -> Optimum:
     """The optimum to the precision of the objective, where rows and parameters are few."""
-    few = task.n_rows <= START_ROWS and found.z.size <= FEW_PARAMETERS
+    few = task.n_rows <= START_ROWS and found.z.size <= POLISHED_PARAMETERS
     if not few or not found.reason.converged or found.gradient is None or task.max_iter == 0:
         return found
     H = curvature_at(task.objective, found.z, found.gradient, task.n_rows)
