@@ -151,9 +151,9 @@ class TableFit:
         """A fit with one sigma_u2 for all inputs, and beside it that with one for each."""
         builder, values = one.builder, one.fitted.values
         problem = replace(one.fitted.objective.problem, priors=self.by_input)
-        equal = np.full(builder.X.shape[1], float(values["sigma_u2"]))
-        each = self._fit(builder, problem, Begin({**values, "sigma_u2": equal}))
-        start = apart(each.objective, each.values, builder.X, builder.backend)
+        equal = {**values, "sigma_u2": np.full(builder.X.shape[1], float(values["sigma_u2"]))}
+        each = self._fit(builder, problem, Begin(equal))
+        start = apart(each.objective, equal, builder.X, builder.backend)
         if start is not None:
             other = self._fit(builder, problem, Begin(start))
             each = min(each, other, key=lambda fitted: fitted.optimum.value)

@@ -143,7 +143,8 @@ class Bench:
         found = self._descended(form, values, None, BY_INPUT if linear is None else BY_INPUT_AGAIN)
         curvature, objective = near.curvature, found.objective
         if linear is None and len(X) <= FEW_ROWS:
-            start = apart(objective, found.values, X, self.backend)
+            # From equal variances: where they went without it, a second input may have taken the blame.
+            start = apart(objective, values, X, self.backend)
             other = None if start is None else self._descended(form, start, None, BY_INPUT)
             if other is not None and other.objective_value < found.objective_value:
                 found, curvature = other, None
