@@ -38,6 +38,16 @@ def test_equal_entries_have_the_prior_of_one(n_inputs):
         assert each.penalty(np.full(n_inputs, value)) == pytest.approx(one.penalty(np.asarray(value)))
 
 
+def test_the_normaliser_of_entries_compared_with_their_mean():
+    """Without it the evidence of one variance per input could not be set beside that of one for all."""
+    prior = Relative(LogNormal(0.3, 1.2), 0.7)
+    logs = np.linspace(-8, 6, 281)
+    density = [[np.exp(-prior.penalty(np.exp([a, b]))) for a in logs] for b in logs]
+    whole = np.sum(density) * (logs[1] - logs[0]) ** 2
+    assert np.log(whole) == pytest.approx(prior.log_normaliser(2), abs=1e-6)
+    assert prior.log_normaliser(1) == pytest.approx(prior.common.log_normaliser(1))
+
+
 def test_one_variance_per_input_does_not_lose_to_one_for_all():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (60, 12))

@@ -90,8 +90,21 @@ def test_rivals_are_distinct_and_close():
     assert losses == sorted(losses) and losses[-1] <= losses[0] + RIVAL_NATS
 
 
-def test_a_row_far_out_does_not_hide_the_others():
-    X, y, f = wave(2, 150, 0)
+@pytest.mark.parametrize("frequency", [2, 6])
+def test_a_row_far_out_does_not_hide_the_others(frequency):
+    X, y, f = wave(frequency, 150, 0)
     X[0] = 1e4
     model = WideGPRegressor.plain(approximation="exact", random_state=0).fit(X, y)
     assert np.sqrt(np.mean((model.predict(X[1:]) - f[1:]) ** 2)) < 0.1
+
+
+@pytest.mark.parametrize("ard", [True, False], ids=["asked for", "chosen"])
+def test_a_fast_wave_along_one_of_two_inputs(ard):
+    """To one variance for all inputs it is noise, and no gradient leads on from there."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (100, 2))
+    f = np.sin(20 * X[:, 0]) + X[:, 1]
+    y = f + 0.1 * rng.standard_normal(100)
+    settings = {"ard": True} if ard else {"metric": "auto"}
+    model = WideGPRegressor.plain(approximation="exact", random_state=0, **settings).fit(X, y)
+    assert np.sqrt(np.mean((model.predict(X) - f) ** 2)) < 0.2

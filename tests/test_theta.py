@@ -38,7 +38,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def model(data):
-    return WideGPRegressor(random_state=0).fit(*data)
+    return WideGPRegressor(metric="iso", random_state=0).fit(*data)
 
 
 class TestDensity:
@@ -199,6 +199,38 @@ class TestAveraging:
             WideGPRegressor(posterior="bayes").fit(*data)
         with pytest.raises(ValueError, match="likelihood='gaussian'"):
             WideGPRegressor(posterior="laplace", likelihood="student-t").fit(*data)
+
+
+class TestOneVarianceOrOnePerInput:
+    """Which of the two is as uncertain as the parameters where rows are few: the evidence weighs them."""
+
+    def fits(self, X, y):
+        made = [WideGPRegressor.plain(posterior="auto", ard=ard, random_state=0).fit(X, y) for ard in (0, 1)]
+        return WideGPRegressor(random_state=0).fit(X, y), *made
+
+    def test_predictions_are_the_mixture_of_both(self, data):
+        X, y = data
+        both, one, each = self.fits(X, y)
+        logs = np.array([model.posterior_.evidence.laplace for model in (one, each)])
+        shares = np.exp(logs - logsumexp(logs))
+        assert 0.01 < shares[0] < 0.99
+        np.testing.assert_allclose(both.fitted_.weights[:15].sum(), shares[0], atol=0.02)
+        new, values = np.random.default_rng(5).uniform(-3, 3, (7, 2)), np.linspace(-1, 1, 7)
+        parts = np.stack([model.log_density(new, values) for model in (one, each)])
+        expected = logsumexp(parts, axis=0, b=shares[:, None])
+        np.testing.assert_allclose(both.log_density(new, values), expected, atol=0.02)
+        assert any("one for each" in note for note in both.result_.notes)
+
+    def test_inputs_that_do_not_matter_are_found_in_few_rows(self):
+        """One variance for all spreads the rows over six inputs, of which two matter."""
+        rng = np.random.default_rng(1)
+        X = rng.uniform(-2, 2, (138, 6))
+        y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * rng.standard_normal(138)
+        train, test = slice(38), slice(38, None)
+        both, one, _ = self.fits(X[train], y[train])
+        gain = both.log_density(X[test], y[test]) - one.log_density(X[test], y[test])
+        assert gain.mean() > 0.3
+        assert both.input_importance_[:2].sum() > 0.9
 
 
 class TestPosterior:

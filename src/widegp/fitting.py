@@ -28,13 +28,14 @@ from widegp.engines.base import backend_for, make_engine
 from widegp.fitted import FittedGP, Member
 from widegp.inference.choose import calibrate, choose_dials
 from widegp.inference.curvature import described
+from widegp.inference.evidence import evidence_shares
 from widegp.inference.fit import OptimizerSettings, Run
 from widegp.inference.journal import Journal, fingerprint
 from widegp.inference.objective import Problem, start_values
 from widegp.inference.parameters import Values
 from widegp.inference.priors import resolve_priors
 from widegp.inference.sample import nuts
-from widegp.inference.theta import METHODS, averages, density_of, laplace
+from widegp.inference.theta import METHODS, Averaged, averages, density_of, laplace
 from widegp.inference.watch import Watch
 from widegp.kernels.base import Kernel
 from widegp.kernels.registry import named
@@ -93,8 +94,7 @@ def _fit_gaussian(asked: Any, table: TrainingTable, seed: int, watch: Watch) -> 
     run = Run(_settings(asked, spent, seed), watch, journal=journal)
     with backend.scope():
         whole = TableFit(builder, problem, by_input, start, scale, run)
-        estimate = whole.estimate(_choices(asked))
-        model = _averaged(asked, estimate, _model(asked, estimate, table), table)
+        model = _averaged(asked, whole.estimate(_choices(asked), asked.posterior == "auto"), table)
     return model if table.held is None else model.calibrated_on(*table.held)
 
 
@@ -222,29 +222,44 @@ def _member(
     )  # fmt: skip
 
 
-def _averaged(asked: Any, estimate: Estimate, model: FittedGP, table: TrainingTable) -> FittedGP:
-    """The model, averaged with others that were fitted, or over the posterior of its parameters."""
-    fitted = estimate.fitted
-    if estimate.beside and asked.posterior == "auto":
-        all_of_them = (estimate, *estimate.beside)
-        share = 1 / len(all_of_them)
-        beside = (_member(asked, one, table, one.fitted.values, share) for one in all_of_them)
-        return replace(model, members=tuple(beside))
-    method = averages(asked.posterior, fitted, model.approximation == "exact")
-    if method == "map":
-        return model
-    # Who did not ask for the posterior does not wait for the check of its evidence.
-    checked = asked.posterior != "auto"
-    found = nuts(fitted, model.seed) if method == "sample" else laplace(fitted, checked)
-    if found is None:
-        return model.noted("The posterior of the parameters has no curvature here; the mode alone is used.")
-    space = density_of(fitted).space
+def _averaged(asked: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
+    """The model, averaged with others that were fitted, or over the posterior of its parameters; over both
+    where rows are few: p(y* | y) = sum_M p(M | y) p(y* | y, M), with p(M | y) by the evidence of each.
+    """
+    several = (estimate, *(estimate.beside if asked.posterior == "auto" else ()))
+    exact = estimate.builder.dials.name == "exact"
+    method = averages(asked.posterior, estimate.fitted, exact)
+    if method == "map" or (len(several) > 1 and not estimate.by_evidence):
+        model, share = _model(asked, estimate, table), 1 / len(several)
+        beside = (_member(asked, one, table, one.fitted.values, share) for one in several)
+        return replace(model, members=tuple(beside)) if len(several) > 1 else model
+    able = [one for one in several if averages(asked.posterior, one.fitted, exact) == method]
+    found = [(one, _theta(asked, method, one)) for one in able]
+    known = [(one, theta) for one, theta in found if theta is not None]
+    if not known:
+        words = "The posterior of the parameters has no curvature here; the mode alone is used."
+        return _model(asked, estimate, table).noted(words)
+    shares = evidence_shares([theta.posterior.evidence for _, theta in known])
     members = tuple(
-        _member(asked, estimate, table, space.unpack(z), float(weight))
-        for z, weight in zip(*found.points, strict=True)
+        _member(asked, one, table, density_of(one.fitted).space.unpack(z), float(share * weight))
+        for share, (one, theta) in zip(shares, known, strict=True)
+        for z, weight in zip(*theta.points, strict=True)
     )
-    result = replace(model.result, credible_intervals=found.posterior.intervals())
-    return replace(model, theta=found.posterior, members=members, result=result)
+    best, theta = known[int(np.argmax(shares))]
+    model = _model(asked, best, table)
+    if len(known) > 1:
+        each = sum(share for share, (one, _) in zip(shares, known, strict=True) if one is not estimate)
+        model = model.noted(f"Averaged over one variance for all inputs and, to {each:.0%}, one for each.")
+    result = replace(model.result, credible_intervals=theta.posterior.intervals())
+    return replace(model, theta=theta.posterior, members=members, result=result)
+
+
+def _theta(asked: Any, method: str, estimate: Estimate) -> Averaged | None:
+    """The posterior of the parameters of one fit; None where it has no curvature."""
+    if method == "sample":
+        return nuts(estimate.fitted, estimate.builder.seed)
+    # Who did not ask for the posterior does not wait for the check of its evidence.
+    return laplace(estimate.fitted, check=asked.posterior != "auto")
 
 
 def training_rows(

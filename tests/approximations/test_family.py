@@ -18,6 +18,7 @@ from widegp.compute.backend import choose_backend
 from widegp.engines.blocks import BlockedRows
 from widegp.engines.local import LocalEngine
 from widegp.kernels import Mixed, Mixture, ReLU
+from widegp.prediction import make_predictor
 
 N, I, R, M = 22, 3, 5, 4
 NOISE = 0.13
@@ -253,6 +254,27 @@ class TestEquivalences:
         # The bound adds a trace to what dtc has: its loss lies above both the exact one and dtc's.
         assert vfe > exact
         assert vfe > dtc
+
+
+@pytest.mark.parametrize("name", ["dtc", "vfe"])
+def test_predictions_keep_the_variance_that_the_anchors_leave_over(name):
+    """The textbook: E f* = K*z S Kzx y / noise, Var f* = K** - Q** + K*z S Kz*, with
+    S = (Kzz + Kzx Kxz / noise)^-1.
+
+    Without K** - Q** intervals far from the anchors are as narrow as among them.
+    """
+    (X, y, Z), kernel = table(), KERNELS[0]
+    likelihood = build(name, X, y, Z, nearest_earlier(X, M))
+    with likelihood.backend.scope():
+        posterior = likelihood.posterior(kernel, Observed(y, NOISE))
+    new = 3 * np.random.default_rng(1).normal(size=(6, I))
+    mean, variance = make_predictor(posterior, None).predict(new)
+    Kzz, Kzx, Kzn = (np.asarray(kernel(Z, other)) for other in (Z, X, new))
+    S = np.linalg.inv(Kzz + Kzx @ Kzx.T / NOISE)
+    left_over = np.diag(kernel(new)) - np.einsum("ij,ij->j", Kzn, np.linalg.solve(Kzz, Kzn))
+    np.testing.assert_allclose(mean, Kzn.T @ S @ Kzx @ y / NOISE, rtol=1e-6)
+    np.testing.assert_allclose(variance, left_over + np.einsum("ij,ij->j", Kzn, S @ Kzn), rtol=1e-6)
+    assert np.all(left_over > variance / 3)
 
 
 def test_a_hopeless_matrix_is_a_named_failure_not_a_nan():

@@ -17,6 +17,7 @@ import numpy as np
 
 from widegp.choices.moves import LearnMetric, Move, Scale, VaryNoise, WarpTarget, WeighInputs
 from widegp.choices.trials import Bench, Form, Trial
+from widegp.cost import START_ROWS
 from widegp.inference.parameters import Values
 from widegp.tails import judged_tails
 
@@ -218,9 +219,15 @@ def _mean_loss(candidate: Candidate) -> float:
 
 
 def replayed(bench: Bench, chosen: Candidate) -> Trial:
-    """The model that was chosen, made on the rows of another bench, each step from that of the first."""
+    """The model that was chosen, made on the rows of another bench, each step from that of the first.
+
+    All rows may show what a fold of them does not: where they are few, the plain model has starts of its own.
+    """
     plain, *others = chosen.history
     trial = bench.warm(plain.form, plain)
+    if len(bench.fitted) <= START_ROWS:
+        again = bench.explored(plain.form, plain.values)
+        trial = min(trial, again, key=lambda made: made.objective_value)
     for move, sibling in zip(chosen.moves, others, strict=True):
         trial = move.apply(bench, trial, sibling) or trial
     return trial

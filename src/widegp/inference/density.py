@@ -17,12 +17,23 @@ from functools import cached_property
 import numpy as np
 
 from widegp.inference.objective import Answer, MapObjective
-from widegp.inference.optimizers import SMALLEST_GAIN, Objective, Task, bfgs, curvature_at
+from widegp.inference.optimizers import (
+    SMALLEST_GAIN,
+    Objective,
+    Task,
+    bfgs,
+    curvature_at,
+    newton_step,
+    raised,
+)
 from widegp.inference.parameters import ParameterSpace
 from widegp.inference.result import Reason
 
-# Iterations from the MAP to the mode of z, at most.
+# Iterations from the MAP to the mode of z, at most, and how near to it a last step must begin.
 ITERATIONS = 40
+NEAR = 0.01
+# Step of the differences of the gradient, either way.
+STEP = 0.02
 
 
 @dataclass(frozen=True)
@@ -58,9 +69,8 @@ class PosteriorDensity:
         return answer._replace(value=answer.value + value, gradient=answer.gradient + gradient)
 
     def value(self, z: np.ndarray) -> float:
-        """-log p(y, z), inf where it cannot be evaluated."""
-        answer = self(z)
-        return np.inf if answer.problem is not None else answer.value
+        """-log p(y, z), inf where it cannot be evaluated; no journal keeps it."""
+        return self.objective.value(z) + self._measure(z)[0]
 
     @cached_property
     def constant(self) -> float:
@@ -99,4 +109,37 @@ class PosteriorDensity:
         if found.reason is Reason.FAILED or found.gradient is None:
             return None
         H = curvature_at(self, found.z, found.gradient, n)
-        return None if H is None else Mode(found.z, found.value, H * n)
+        if H is None:
+            return None
+        z = self._refined(found.z, found.gradient, H * n)
+        hessian = self._hessian(z)
+        return None if hessian is None else Mode(z, self.value(z), hessian)
+
+    def _hessian(self, z: np.ndarray) -> np.ndarray | None:
+        """H (p, p) by central differences of the gradient within the bounds; None where one fails.
+
+        The digits that a gradient loses where rows nearly repeat are divided by the step: hence a long one.
+        """
+        low, high = self.bounds.T
+        H = np.empty((z.size, z.size))
+        for j, unit in enumerate(np.eye(z.size)):
+            ends = np.clip([z - STEP * unit, z + STEP * unit], low, high)
+            below, above = (self(end) for end in ends)
+            if below.problem is not None or above.problem is not None:
+                return None
+            H[j] = (above.gradient - below.gradient) / (ends[1, j] - ends[0, j])
+        return (H + H.T) / 2
+
+    def _refined(self, z: np.ndarray, gradient: np.ndarray, hessian: np.ndarray) -> np.ndarray:
+        """z after one more Newton step, where that makes the gradient (p,) smaller.
+
+        A search along a line ends where differences of the value are rounding; the gradient has twice the
+        digits.
+        """
+        low, high = self.bounds.T
+        step = newton_step(raised(hessian), gradient, z, low, high)
+        moved = np.clip(z + step, low, high)
+        there, free = self(moved), (moved > low) & (moved < high)
+        near = there.problem is None and float(np.abs(step).max()) < NEAR
+        nearer = np.linalg.norm(there.gradient[free]) < np.linalg.norm(gradient[free])
+        return moved if near and nearer else z

@@ -13,8 +13,8 @@ from widegp.inference.result import Optimum, Reason
 # Parameters few enough for a Hessian by differences, and iterations after which it is worth having one.
 FEW_PARAMETERS = 12
 VALLEY = 20
-# Further iterations, at most, for a small table.
-POLISHING = 15
+# Further iterations, at most, for a small table, and the most parameters that it may have.
+POLISHING, POLISHED_PARAMETERS = 15, 40
 
 
 def descend(task: Task, z: np.ndarray, curvature: np.ndarray | None) -> Optimum:
@@ -39,7 +39,7 @@ def descend(task: Task, z: np.ndarray, curvature: np.ndarray | None) -> Optimum:
 
 def polished(task: Task, found: Optimum) -> Optimum:
     """The optimum to the precision of the objective, where rows and parameters are few."""
-    few = task.n_rows <= START_ROWS and found.z.size <= FEW_PARAMETERS
+    few = task.n_rows <= START_ROWS and found.z.size <= POLISHED_PARAMETERS
     if not few or not found.reason.converged or found.gradient is None or task.max_iter == 0:
         return found
     H = curvature_at(task.objective, found.z, found.gradient, task.n_rows)

@@ -12,6 +12,7 @@ on, above it is too low by an unknown amount.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -58,6 +59,13 @@ class Evidence:
         if self.sampled is None:
             return self.laplace
         return self.sampled if self.reliable else max(self.laplace, self.sampled)
+
+
+def evidence_shares(found: Sequence[Evidence | None]) -> np.ndarray:
+    """p(M | y) of models alike before the data, (k,); a single model needs no evidence."""
+    if len(found) == 1:
+        return np.ones(1)
+    return _shares(np.array([-np.inf if one is None else one.log_evidence for one in found]))
 
 
 class Weighted(NamedTuple):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from widegp.approximations.build import Builder
+from widegp.approximations.dense import Dense
 from widegp.approximations.family import Family
 from widegp.approximations.layout import Layout
 from widegp.cost import START_ROWS, Calibration, Size, evaluation_seconds, search_seconds
@@ -30,7 +31,7 @@ from widegp.inference.optimizers import (
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.plan import DIFFERENCES, SURE_ROWS, coarse_sizes, fit_plan
 from widegp.inference.result import Optimum, Reason
-from widegp.inference.starts import isotropic, optima, spread
+from widegp.inference.starts import apart, isotropic, optima, spread
 from widegp.inference.watch import Watch
 from widegp.kernels.base import Kernel
 
@@ -155,6 +156,10 @@ def fit_map(
         curvature, metric = coarse.curvature, coarse.metric
         starts += coarse.values
         rivals = coarse.values[-1:] or rivals
+    if explores and _has_ard(space, start) and not builder.approximation.coarse and not run.late():
+        X = np.asarray(builder.X)
+        other = apart(problem.on(Dense(X, builder.backend), space), rivals[0], X, builder.backend)
+        rivals = rivals if other is None else [*rivals, other]
     watch.begin("whole", starts.pop())
     fitted = _best_of(run, builder, problem, rivals, space, curvature, metric)
     while fitted.optimum.reason is Reason.FAILED and starts:

@@ -76,6 +76,10 @@ class Problem:
             spread = (1.0 if spread is None else spread) / self.weight
         return Observed(terms.value, float(values.get("sigma_eps2", self.noise)), spread)
 
+    def log_jacobian(self, terms: Terms) -> float:
+        """sum_i w_i log dz_i/dy_i, of the warp's ``terms``."""
+        return float(_times(self.weight, terms.log_jacobian).sum())
+
     def repetition(self, noise: float) -> tuple[float, float]:
         """sum_i [(w_i - 1) log(2 pi noise_i) + log w_i] / 2, what repeated rows add to F; by sigma_eps2."""
         if self.weight is None:
@@ -118,8 +122,19 @@ class MapObjective:
         gradient = {name: out.gradient.get(name, 0.0) + slopes[name] for name in values}
         if "sigma_eps2" in gradient:
             gradient["sigma_eps2"] = gradient["sigma_eps2"] + by_noise
-        value = out.value + repeated - float(_times(problem.weight, terms.log_jacobian).sum()) + prior
+        value = out.value + repeated - problem.log_jacobian(terms) + prior
         return Answer(value, self.space.pull_back(z, gradient), out.jitter)
+
+    def value(self, z: np.ndarray) -> float:
+        """L(z) alone, which takes a third of the time; inf where it cannot be evaluated."""
+        problem, values = self.problem, self.space.unpack(z)
+        terms = problem.warped(values)
+        observed = problem.observed(values, terms)
+        out = self.likelihood.evaluate(problem.kernel_at(values), observed, gradient=False)
+        if out.problem is not None:
+            return np.inf
+        apart = problem.repetition(observed.noise)[0] - problem.log_jacobian(terms)
+        return out.value + apart + penalty(problem.priors, values)[0]
 
     def prior_gradient(self, z: np.ndarray) -> np.ndarray:
         """-d log p(theta) / dz (p,): the share of the gradient that does not grow with the rows."""

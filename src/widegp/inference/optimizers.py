@@ -174,7 +174,7 @@ def bfgs(task: Task, z: np.ndarray, curvature: np.ndarray) -> Optimum:
     try:
         value, gradient = recorded(z)
         for _ in range(task.max_iter):
-            step = _newton_step(H, gradient, z, low, high)
+            step = newton_step(H, gradient, z, low, high)
             slope = float(gradient @ step)
             if -slope / 2 * task.n_rows < task.gain:
                 reason = Reason.CONVERGED
@@ -192,7 +192,7 @@ def bfgs(task: Task, z: np.ndarray, curvature: np.ndarray) -> Optimum:
     return replace(recorded.optimum(reason, z), curvature=H)
 
 
-def _newton_step(H: Floats, gradient: Floats, z: Floats, low: Floats, high: Floats) -> Floats:
+def newton_step(H: Floats, gradient: Floats, z: Floats, low: Floats, high: Floats) -> Floats:
     """-H^-1 g over the entries that may move, none by more than LONGEST."""
     stuck = ((z <= low) & (gradient > 0)) | ((z >= high) & (gradient < 0))
     free = np.flatnonzero(~stuck)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from widegp.approximations.build import Builder
 from widegp.approximations.dense import Dense
+from widegp.compute.backend import Backend
 from widegp.cost import START_ROWS
 from widegp.inference.objective import MapObjective, Problem
 from widegp.inference.optimizers import lbfgs
@@ -32,7 +33,7 @@ NEAR, FAR = 0.5, 4.0
 SMOOTH_SHARE = (0.3, 0.95)
 # From here on the smooth activation alone is tried: the angular one gets no rougher.
 ROUGH = 100.0
-# Noise over the mean variance of the function.
+# Noise over the typical variance of the function.
 NOISE_RATIOS = 10.0 ** np.arange(-4.0, 1.1, 0.5)
 # Short descents, and the iterations of each and of the best one's continuation.
 DESCENTS = 3
@@ -41,6 +42,10 @@ SHORT, LONG = 15, 40
 # the second number are returned; of points with no entry of z further apart than the third only the better.
 UNFINISHED_NATS, RIVAL_NATS = 20.0, 5.0
 DISTINCT = 0.7
+# One input made so many times as rough as the others: how many of these are compared, on how many rows, how
+# often one after the other, and the nats that each must gain.
+APART = (100.0, 10.0, 1e3, 0.01)
+MOST_APART, APART_ROWS, PASSES, APART_NATS = 60, 300, 3, 1.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ def optima(
         return Start(small.unpack(out.z), out.value) if np.isfinite(out.value) else None
 
     designs = [scalar] if run.late() else [scalar, *_design(scalar, X, objective.problem.weight)]
-    profiled = [_profiled(objective, values, builder, X) for values in designs]
+    profiled = [_profiled(objective, values, builder.backend, X) for values in designs]
     chosen = _different([p for p in profiled if p is not None]) or [Start(scalar, np.inf)]
     short = [descend(candidate.values, SHORT) for candidate in chosen]
     found = _distinct([s for s in short if s is not None], small, UNFINISHED_NATS)
@@ -101,8 +106,7 @@ def _design(scalar: Values, X: np.ndarray, weight: np.ndarray | None) -> Iterato
     is large. The typical |x|^2 is a median, which rows far out do not move.
     """
     roles = {_role(name) for name in scalar}
-    lengths = np.einsum("ij,ij->i", X, X)
-    typical = max(float(np.quantile(lengths, 0.5, weights=weight, method="inverted_cdf")), 1e-12)
+    typical = max(float(_median(np.einsum("ij,ij->i", X, X), weight)), 1e-12)
     shares = SMOOTH_SHARE if "w" in roles else SMOOTH_SHARE[:1]
     places = (True, False) if "sigma_a2" in roles else (True,)
     for rough, near, share in product(ROUGHNESS, places, shares):
@@ -116,16 +120,62 @@ def _design(scalar: Values, X: np.ndarray, weight: np.ndarray | None) -> Iterato
         yield {name: np.full_like(value, changed.get(_role(name), value)) for name, value in scalar.items()}
 
 
-def _profiled(objective: MapObjective, values: Values, builder: Builder, X: np.ndarray) -> Start | None:
-    """min over s and r of -log N(y; 0, s (C + r D)) - log p(theta), with C = K / mean diag K.
+def apart(objective: MapObjective, values: Values, X: np.ndarray, backend: Backend) -> Values | None:
+    """Where to begin with one sigma_u2 per input, other than at ``values``; None where that is as good.
 
+    objective : of rows X (n, I), with a variance for each input.
+
+    A function that varies fast along one of several inputs is noise to one variance for all, and from there
+    no gradient leads to it. So one input after the other is made rougher, or smoother, than the others.
+    """
+    rows = np.random.default_rng(0).permutation(len(X))[:APART_ROWS]
+    part, X = objective.problem.restricted(rows), X[rows]
+    few = part.on(Dense(X, backend), objective.space)
+    typical = _median(X * X, part.weight)
+    best, moved = _profiled(few, values, backend, X), False
+    for _ in range(PASSES):
+        if best is None:
+            break
+        tried = islice(_apart_design(best.values, typical, objective.space.per_input), MOST_APART)
+        found = [p for p in (_profiled(few, one, backend, X) for one in tried) if p is not None]
+        better = min(found, key=lambda s: s.loss, default=best)
+        if better.loss > best.loss - APART_NATS:
+            break
+        best, moved = better, True
+    return best.values if best is not None and moved else None
+
+
+def _apart_design(values: Values, typical: np.ndarray, per_input: tuple[str, ...]) -> Iterator[Values]:
+    """``values`` with the variance of one input changed, bends where they are or spread out with it.
+
+    typical : x_j^2 of a typical row (I,).
+    """
+    biased = [name for name in values if _role(name) == "sigma_a2"]
+    for factor, far in product(APART, (True, False) if biased else (False,)):
+        if far and factor < 1:
+            continue
+        for j, size in enumerate(typical):
+            times = np.where(np.arange(len(typical)) == j, factor, 1.0)
+            changed = {name: values[name] * times for name in per_input}
+            if factor > 1:
+                changed |= {k: np.asarray(SMOOTH_SHARE[-1]) for k in values if _role(k) == "w"}
+            if far:
+                rough = max(float(changed[name][j]) * size for name in per_input)
+                changed |= {name: np.asarray(FAR * max(rough, 1.0)) for name in biased}
+            yield values | changed
+
+
+def _profiled(objective: MapObjective, values: Values, backend: Backend, X: np.ndarray) -> Start | None:
+    """min over s and r of -log N(y; 0, s (C + r D)) - log p(theta), with C = K / median diag K.
+
+    A median, since a row far out may have a variance that is larger than all the others together.
     D holds the noise variances in units of sigma_eps2 = s r. With D^-1/2 C D^-1/2 = U diag(l) U' and
     e = U' D^-1/2 y the best s for a ratio r is mean e^2 / (l + r), or noise / r where that is known. s goes
     to sigma_v2. y is centred, so sigma_b2, which moves the level alone, keeps its value.
     """
     observed = objective.problem.observed(values)
-    K = np.asarray(builder.backend.cross(objective.problem.kernel_at(values), X, X))
-    level = float(np.mean(np.diagonal(K)))
+    K = np.asarray(backend.cross(objective.problem.kernel_at(values), X, X))
+    level = float(_median(np.diagonal(K), objective.problem.weight))
     if not np.all(np.isfinite(K)) or level <= 0:
         return None
     noise_sd = np.sqrt(np.ones(len(X)) if observed.spread is None else observed.spread)
@@ -143,6 +193,11 @@ def _profiled(objective: MapObjective, values: Values, builder: Builder, X: np.n
         if best is None or loss < best.loss:
             best = Start(trial, loss)
     return best
+
+
+def _median(x: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """Of each column of x (n, ...), every row counted ``weight`` (n,) times."""
+    return np.asarray(np.quantile(x, 0.5, axis=0, weights=weight, method="inverted_cdf"))
 
 
 def _rescaled(values: Values, factor: float, noise: float) -> Values:

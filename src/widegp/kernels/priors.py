@@ -108,10 +108,12 @@ class LogNormal:
 
 @dataclass(frozen=True)
 class Relative:
-    """common(m) + sum_i log(x_i / m)^2 / (2 spread^2), m the mean of the entries of x (I,).
+    """common(m) + sum_i log(x_i / m)^2 / (2 spread^2), m the geometric mean of the entries of x (I,).
 
     The entries are compared with each other, and their mean alone with a scale from outside: equal entries
-    have the penalty that a single variance for all inputs has, whatever their number.
+    have the penalty that a single variance for all inputs has, whatever their number. log m and the
+    log(x_i / m) are independent under it, so that its normaliser is known, and the evidence of one variance
+    per input can be set beside that of one for all.
     """
 
     of_logarithm: ClassVar[bool] = True
@@ -119,18 +121,24 @@ class Relative:
     spread: float
 
     def penalty(self, x: np.ndarray) -> float:
-        m = np.mean(x)
-        return self.common.penalty(m) + float(np.sum(np.log(x / m) ** 2)) / (2 * self.spread**2)
+        apart, m = self._parts(x)
+        return self.common.penalty(m) + float(np.sum(apart**2)) / (2 * self.spread**2)
 
     def slope(self, x: np.ndarray) -> np.ndarray:
-        m = np.mean(x)
-        apart = np.log(x / m) / self.spread**2
-        slopes: np.ndarray = apart / x + (self.common.slope(m) - np.sum(apart) / m) / np.size(x)
+        # The derivatives of sum_i log(x_i / m)^2 by m cancel, since the logarithms sum to 0.
+        apart, m = self._parts(x)
+        slopes: np.ndarray = (apart / self.spread**2 + m * self.common.slope(m) / np.size(x)) / x
         return slopes
 
+    @staticmethod
+    def _parts(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log(x_i / m) (I,) and m."""
+        logs = np.log(x)
+        level = np.mean(logs)
+        return logs - level, np.exp(level)
+
     def log_normaliser(self, size: int) -> float:
-        """As if the entries were compared with their geometric mean: another constant, the same for every
-        kernel, so that differences of evidence do not hang on it."""
+        """log int exp(-penalty) d log x: I - 1 directions across the mean, and sqrt I d log m along it."""
         apart = (size - 1) * (float(np.log(self.spread)) + LOG_ROOT_2PI) + float(np.log(size)) / 2
         return self.common.log_normaliser(1) + apart
 
