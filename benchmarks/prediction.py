@@ -13,8 +13,8 @@ and tells more of few rows. ``--append FILE`` adds a line of JSON for each table
 
 The others take ``--model FILE``, made by ``widegp fit`` from a table of numbers; by default it is the plain
 model of ``--table``, fitted to ``--fit`` of its rows. New rows are rows of the table with a hundredth of each
-column's sd of noise. ``cli`` runs ``widegp predict`` on a Parquet file of them in a process of its own, and says its
-peak memory and how far the time left that the bar showed after a tenth of the rows was off.
+column's sd of noise. ``cli`` runs ``widegp predict`` on a Parquet file of them in a process of its own, and
+says its peak memory and how far the time left that the bar showed after a tenth of the rows was off.
 """
 
 from __future__ import annotations

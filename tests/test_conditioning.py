@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from widegp.approximations.posterior import FamilyPosterior
+from widegp.compute.panels import LowerPanels
+from widegp.compute.xla_cells import Slots
 from widegp.conditioning import Cache, TrainingRows
 from widegp.engines.local import LocalEngine
 from widegp.kernels import Mixed
@@ -126,6 +128,46 @@ def test_nothing_is_factorised_again_and_memory_is_bounded(monkeypatch):
     predictor.factors = Cache(3 * size)
     np.testing.assert_array_equal(predictor.predict(X), first)
     assert len(predictor.factors) == 3 and predictor.factors.bytes <= 3 * size
+
+
+@pytest.mark.parametrize("capacity", [1, 3])
+def test_a_device_with_room_for_few_cells_predicts_the_same(monkeypatch, capacity):
+    post, X = posterior(), new_rows(100)
+    expected = make_predictor(post, rows(), "native").predict(X)
+    predictor = make_predictor(post, rows(), "xla")
+    monkeypatch.setitem(vars(predictor), "_slots", Slots(capacity))
+    for _ in range(2):
+        np.testing.assert_allclose(predictor.predict(X), expected, rtol=1e-10)
+        np.testing.assert_allclose(predictor.mean(X[:9]), expected.mean[:9], rtol=1e-10)
+
+
+def test_a_device_makes_nothing_of_a_cell_twice(monkeypatch):
+    predictor, X = make_predictor(posterior(), rows(), "xla"), new_rows()
+    first = predictor.predict(X)
+    monkeypatch.setattr(Slots, "put", None)
+    np.testing.assert_array_equal(predictor.predict(X), first)
+
+
+def test_no_new_rows_no_predictions():
+    for backend in ("native", "xla"):
+        assert make_predictor(posterior(), rows(), backend).predict(np.empty((0, I))).mean.shape == (0,)
+
+
+def test_models_of_an_average_share_the_memory_of_one():
+    whole = make_predictor(posterior(), rows(), "native")
+    half = make_predictor(posterior(), rows(), "native", share=0.5)
+    assert half.factors.limit == whole.factors.limit // 2
+
+
+@pytest.mark.parametrize("m", [0, 1, 63, 64, 65, 130])
+def test_panels_are_the_triangular_matrix(m):
+    rng = np.random.default_rng(m)
+    V, right = np.tril(rng.normal(size=(m, m))), rng.normal(size=(m, 5))
+    packed = LowerPanels(V)
+    np.testing.assert_array_equal(np.asarray(packed), V)
+    np.testing.assert_allclose(packed @ right, V @ right, atol=1e-13)
+    np.testing.assert_allclose(packed @ right[:, 0], V @ right[:, 0], atol=1e-13)
+    assert m < 130 or packed.nbytes < 0.8 * V.nbytes
 
 
 def test_the_least_recently_used_makes_way():

@@ -137,8 +137,8 @@ class TrainingRows:
         held = in_threads(lambda run: parted.holding(self.kernel.embedding(X[run])), runs)
         owner = np.concatenate([np.empty(0, np.int64), *held])
         order = np.argsort(owner, kind="stable")
-        used, starts = np.unique(owner[order], return_index=True)
-        parts = np.split(order, starts[1:])
+        used, counts = np.unique(owner[order], return_counts=True)
+        parts = np.split(order, np.cumsum(counts))[:-1]
         return [Group(*made) for made in zip(used.tolist(), parts, parted.around(used), strict=True)]
 
     @property

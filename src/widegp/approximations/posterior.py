@@ -68,9 +68,10 @@ class FamilyPosterior:
         phi = backend.matmul(backend.cross(kernel, X, Z), W)
         R = backend.cross(kernel, X, X) - phi @ phi.T
         L = backend.cholesky(R + backend.xp.diag(noise))
-        V = backend.invert_lower(L)
+        inverse = backend.invert_lower(L)
+        V = backend.packed(inverse)
         F, e = V @ phi, V @ (y - phi @ beta)
-        return Given(backend.packed(V), F, e), Weights(V.T @ e, W @ (beta - F.T @ e))
+        return Given(V, F, e), Weights(inverse.T @ e, W @ (beta - F.T @ e))
 
     @staticmethod
     def mean(
