@@ -18,7 +18,7 @@ STEPS = 5
 RUN_ROWS = 16_384
 # Rows of the cells nearest to a cell, in multiples of those that are kept, among which these are chosen.
 CANDIDATES = 4
-# Centres that single precision proposes for a point.
+# Cells with the nearest centres, in which the row nearest to a point is looked for.
 PROPOSED = 4
 
 
@@ -28,7 +28,8 @@ class Cells:
 
     points : (n, E), the table.
 
-    A point belongs to the cell with the smallest (|x - c_k|, k): its cell depends on nothing but the point
+    A point belongs to the cell of the row nearest to it, whose own neighbours are around that cell; rows are
+    looked for in the PROPOSED cells whose centres are nearest. So its cell depends on nothing but the point
     and the table.
     """
 
@@ -63,23 +64,27 @@ class Cells:
     def _centred(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The middle m of the centres, c - m and |c - m|^2 / 2, in single precision."""
         middle = self.centres.mean(axis=0)
-        apart = (self.centres - middle).astype(np.float32)
-        return middle, apart, (apart * apart).sum(1) / 2
+        return middle, *_halved(self.centres - middle)
 
     def holding(self, points: np.ndarray) -> np.ndarray:
         """The cell of each point: (q, E) -> (q,).
 
         |x - c|^2 / 2 - |x|^2 / 2 = |c|^2 / 2 - x.c by products of matrices in single precision proposes a few
-        centres, and of these the distances themselves choose.
+        cells and the nearest row of each, and of these rows the distances themselves choose.
         """
         middle, apart, squares = self._centred
-        scores = squares - (points - middle).astype(np.float32) @ apart.T
-        few = np.zeros((len(points), 1), np.int64)
-        if len(self.centres) > 1:
-            count = min(PROPOSED, len(self.centres))
-            few = np.argpartition(scores, count - 1, axis=1)[:, :count]
-        exact = np.square(points[:, None, :] - self.centres[few]).sum(axis=2)
-        return np.where(exact == exact.min(axis=1, keepdims=True), few, len(self.centres)).min(axis=1)
+        moved = (points - middle).astype(np.float32)
+        count = min(PROPOSED, len(self.centres))
+        cells = np.argpartition(squares - moved @ apart.T, count - 1, axis=1)[:, :count]
+        nearest = np.empty(cells.shape, np.int64)
+        order = np.argsort(cells, axis=None, kind="stable")
+        used, starts = np.unique(cells.ravel()[order], return_index=True)
+        for cell, places in zip(used, np.split(order, starts)[1:], strict=True):
+            members, halves = _halved(self.points[self.members[cell]] - middle)
+            scores = halves - moved[places // count] @ members.T
+            nearest.ravel()[places] = self.members[cell][scores.argmin(axis=1)]
+        exact = np.square(points[:, None, :] - self.points[nearest]).sum(axis=2)
+        return np.where(exact == exact.min(axis=1, keepdims=True), cells, len(self.centres)).min(axis=1)
 
     def around(self, cells: np.ndarray) -> list[np.ndarray]:
         """Of each of these cells the ``count`` rows with the smallest min_i rank_i(j) over its members i.
@@ -110,6 +115,12 @@ class Cells:
         order = np.argsort(apart, kind="stable")
         enough = int(np.searchsorted(np.cumsum(self._sizes[order]), CANDIDATES * self.count)) + 1
         return np.concatenate([self.members[k] for k in order[:enough]])
+
+
+def _halved(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points p (k, E) and |p|^2 / 2 (k,), in single precision."""
+    single = points.astype(np.float32)
+    return single, (single * single).sum(1) / 2
 
 
 def _first_by_rank(squares: np.ndarray, count: int) -> np.ndarray:
