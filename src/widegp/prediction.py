@@ -151,11 +151,12 @@ class Predictor:
         from widegp.compute.xla_cells import at_cells
 
         assert self.rows is not None
+        backend: Any = self.backend
         groups = {int(group.cell or 0): group for group in self.rows.groups(X)}
         size = _eights(max((len(group.rows) for group in groups.values()), default=1), PART_ROWS)
         parts = [(cell, part) for cell, group in groups.items() for part in _parts(group.rows, size)]
         parts.sort(key=lambda part: part[0] not in self._slots)
-        fn = at_cells(getattr(type(self.posterior), formula), self.backend, 2 if formula == "mean" else 1)
+        fn = at_cells(getattr(type(self.posterior), formula), backend, 2 if formula == "mean" else 1)
         room, made = self._parts_together(size), []
         for start in range(0, len(parts), room):
             few = parts[start : start + room]
@@ -176,7 +177,8 @@ class Predictor:
         self._slots.of([cell for cell in groups if cell in self._slots])
         missing = [cell for cell in groups if cell not in self._slots]
         posterior: Any = self.posterior
-        make = made_of_cells(type(posterior).given, self.backend)
+        backend: Any = self.backend
+        make = made_of_cells(type(posterior).given, backend)
         for start in range(0, len(missing), PART_ROWS):
             few = missing[start : start + PART_ROWS]
             padded = few + few[:1] * (_eights(len(few), PART_ROWS) - len(few))
