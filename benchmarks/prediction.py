@@ -185,7 +185,8 @@ def watched(model: str, table: str, out: str) -> None:
 
     fitted = TableModel.load(model)
     command.keep_little(fitted.regressor)
-    command._stream(fitted, open_table(table), Path(out), 0.95, list(command.ADDED))
+    names = [*fitted.column_names, command.OUTSIDE]
+    command._stream(fitted, open_table(table), Path(out), 0.95, names)
 
 
 def main() -> None:
