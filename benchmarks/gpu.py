@@ -1,9 +1,11 @@
-"""One accelerator: ``python benchmarks/gpu.py evaluate 1000 2000 5000``, ``fit 1000``, ``full-scale 500 50``.
+"""One accelerator: ``python benchmarks/gpu.py evaluate 1000 2000 5000``, ``fit 1000``, ``full-scale 500 50``,
+``predict 200 17000 1000000``.
 
 A table of the size of YearPredictionMSD, 463,810 x 90, drawn from a network (seed 0), and 51,535 more rows
 to predict. ``evaluate`` times one objective with gradient of vfe (median of 5), the first call apart; ``fit``
 a MAP fit to convergence with prediction, twice, so that the second run shows what compiling cost;
 ``full-scale`` the same with anchors and neighbours. Errors are against the CPU on the first 5,000 rows.
+``predict RANK TRAINING_ROWS NEW_ROWS`` times predictions in cells, without a fit, and compares with the CPU.
 JAX_COMPILATION_CACHE_DIR names a folder that keeps compiled programs for the next process.
 """
 
@@ -13,6 +15,7 @@ import argparse
 import statistics
 import time
 import warnings
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -125,15 +128,52 @@ def fit(rank: int, name: str = "vfe", neighbors: int = 30, runs: int = 2) -> Non
         )
 
 
+def predict(rank: int, rows: int, new_rows: int) -> None:
+    """Rows a second in cells: the first time, again, means alone; then 2,000 rows by the CPU."""
+    X, y, X_new, _ = table(rows)
+    start = {"sigma_eps2": 0.1, "sigma_u2": 1 / INPUTS}
+    dials = {"approximation": "full-scale", "rank": rank, "start": start, "max_iter": 0}
+    model = WideGPRegressor.plain(**dials, random_state=0).fit(X, y).fitted_
+    X_new = np.resize(X_new, (new_rows, INPUTS))
+    X_new = model.inputs.transform(X_new + 0.01 * np.random.default_rng(1).standard_normal(X_new.shape))
+    predictor = model.predictor
+    began = time.perf_counter()
+    cells = len(model.rows.parted.centres)
+    print(f"n={rows} I={INPUTS} r={rank} {predictor.backend.name}: {cells} cells", end=" ")
+    print(f"in {time.perf_counter() - began:.2f} s, sets", end=" ")
+    began = time.perf_counter()
+    groups = model.rows.groups(X_new)
+    print(f"in {time.perf_counter() - began:.2f} s, {len(groups)} of them asked for", flush=True)
+    for label, work in (
+        ("first", predictor.predict), ("second", predictor.predict), ("third", predictor.predict),
+        ("means, first", predictor.mean), ("means, second", predictor.mean),
+    ):  # fmt: skip
+        began = time.perf_counter()
+        work(X_new)
+        spent = time.perf_counter() - began
+        print(f"   {label}: {spent:.2f} s, {new_rows / spent:,.0f} rows/s", flush=True)
+    began = time.perf_counter()
+    model.rows.groups(X_new)
+    print(f"   of which finding the cell of each row {time.perf_counter() - began:.2f} s", flush=True)
+    here = replace(model, backend="native").predictor
+    there, expected = predictor.predict(X_new[:2000]), here.predict(X_new[:2000])
+    sd = np.sqrt(expected.variance + here.noise)
+    mean = np.max(np.abs(there.mean - expected.mean) / sd)
+    variance = np.max(np.abs(there.variance - expected.variance) / sd**2)
+    print(f"   against the CPU, at most: mean {mean:.1e} sd, variance {variance:.1e} relative", flush=True)
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("evaluate", "fit", "full-scale"))
-    parser.add_argument("dials", type=int, nargs="+", help="ranks, or rank and neighbours for full-scale")
+    parser.add_argument("what", choices=("evaluate", "fit", "full-scale", "predict"))
+    parser.add_argument("dials", type=int, nargs="+", help="ranks; of full-scale and predict as above")
     asked = parser.parse_args()
     print("jax", jax.__version__, jax.devices()[0].device_kind, flush=True)
     if asked.what == "evaluate":
         evaluate(asked.dials)
+    elif asked.what == "predict":
+        predict(*asked.dials)
     elif asked.what == "fit":
         for rank in asked.dials:
             fit(rank)

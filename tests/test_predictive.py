@@ -344,7 +344,7 @@ class TestEstimator:
         assert not hasattr(clone(model), "fitted_")
 
     def test_other_neighbours_need_no_other_fit(self):
-        near = fit(approximation="vecchia", neighbors=5, predict_neighbors=10).fitted_
+        near = fit(approximation="vecchia", neighbors=5, predict_neighbors=10, predict_cells=False).fitted_
         X, _ = table(6, 1)
         found, K, noise = near.with_neighbors(3).predictive(X), near.kernel, near.params["sigma_eps2"]
         x = near.inputs.transform(X)

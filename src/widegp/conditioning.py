@@ -16,12 +16,17 @@ from widegp.data.arrays import take
 from widegp.engines.blocks import BlockedRows, Cut
 from widegp.kernels.base import Kernel
 from widegp.neighbors import Cells, NeighborIndex
+from widegp.neighbors.threads import in_threads
 from widegp.registry import saveable
 
-# Rows of a cell are fewer than ``count`` by this factor.
-CELLS_PER_SET = 4
-# Bytes of factors that stay in memory between calls.
-KEPT_BYTES = 512 * 2**20
+# Rows that a cell conditions on, for each of the ``count`` that a row of its own set has, and for each row of
+# the cell. Chosen on held-out training rows of four tables: so much larger a set makes up for sharing it.
+SHARED = 2
+ROWS_PER_MEMBER = 5
+# Bytes of factors that stay in memory between calls, for all models of an average together.
+KEPT_BYTES = 2**30
+# Pairs of new rows and centres that a thread takes at a time.
+HOLDING_PAIRS = 2**20
 # Rows of the table taken at a time where a joint covariance is made.
 JOINT_ROWS = 1024
 
@@ -89,9 +94,8 @@ def _bytes(made: tuple[Any, ...]) -> int:
 class TrainingRows:
     """The rows that predictions condition on, X (n, I), y (n,) and spread (n,), with an index built once.
 
-    With ``cells`` new rows that lie together share one set of rows. It is a third larger than ``count``,
-    which makes up for most of what sharing loses. Without, each new row has the ``count`` rows nearest to
-    itself.
+    With ``cells`` new rows that lie together share one set of twice ``count`` rows, those nearest to one or
+    another training row among them. Without, each new row has the ``count`` rows nearest to itself.
     """
 
     X: np.ndarray
@@ -106,15 +110,18 @@ class TrainingRows:
     @property
     def set_size(self) -> int:
         """m, rows that a new row conditions on."""
-        return min(len(self.X), self.count * 4 // 3 if self.cells else self.count)
+        return min(len(self.X), SHARED * self.count if self.cells else self.count)
 
     @property
     def index(self) -> NeighborIndex:
         """Of the rows where the kernel puts them."""
         if self._index is None:
-            width = self.kernel.embedding(self.X[:1]).shape[1]
-            self._index = NeighborIndex(take(self.X, fn=self.kernel.embedding, width=width))
+            self._index = NeighborIndex(self._points())
         return self._index
+
+    def _points(self) -> np.ndarray:
+        width = self.kernel.embedding(self.X[:1]).shape[1]
+        return take(self.X, fn=self.kernel.embedding, width=width)
 
     def nearest(self, X: np.ndarray) -> np.ndarray:
         """The ``count`` training rows that each row of X correlates with most, (q, count)."""
@@ -124,15 +131,24 @@ class TrainingRows:
         """The rows of X (q, I), parted by the training rows that they condition on."""
         if not self.cells:
             return [Group(None, np.array([i]), own) for i, own in enumerate(self.nearest(X))]
+        parted = self.parted
+        size = max(1, HOLDING_PAIRS // len(parted.centres))
+        runs = [slice(start, start + size) for start in range(0, len(X), size)]
+        held = in_threads(lambda run: parted.holding(self.kernel.embedding(X[run])), runs)
+        owner = np.concatenate([np.empty(0, np.int64), *held])
+        order = np.argsort(owner, kind="stable")
+        used, counts = np.unique(owner[order], return_counts=True)
+        parts = np.split(order, np.cumsum(counts))[:-1]
+        return [Group(*made) for made in zip(used.tolist(), parts, parted.around(used), strict=True)]
+
+    @property
+    def parted(self) -> Cells:
+        """The cells of the training rows, made once."""
         if self._cells is None:
             whole = self.set_size == len(self.X)
-            rows = len(self.X) if whole else max(1, self.count // CELLS_PER_SET)
-            self._cells = Cells.of(self.index, rows, self.set_size)
-        owner = self._cells.holding(self.kernel.embedding(X))
-        order = np.argsort(owner, kind="stable")
-        used, starts = np.unique(owner[order], return_index=True)
-        parts = np.split(order, starts[1:])
-        return [Group(*made) for made in zip(used.tolist(), parts, self._cells.around(used), strict=True)]
+            rows = len(self.X) if whole else max(1, self.set_size // ROWS_PER_MEMBER)
+            self._cells = Cells.of(self._points(), rows, self.set_size)
+        return self._cells
 
     def taken(self, near: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """X, y and noise variances of these rows."""
@@ -178,9 +194,8 @@ class TrainingRows:
         crossed = np.asarray(backend.cross(self.kernel, X, points)) - phi @ phi_halo.T
         A = scipy.sparse.lil_array((len(X), len(halo)))
         for group, own in zip(groups, np.split(local, len(groups)), strict=True):
-            L = factor(group)
-            half = backend.solve_lower(L, crossed[np.ix_(group.rows, own)].T)
-            A[np.ix_(group.rows, own)] = np.asarray(backend.solve_lower(L, half, transposed=True)).T
+            V = np.asarray(factor(group))
+            A[np.ix_(group.rows, own)] = (V @ crossed[np.ix_(group.rows, own)].T).T @ V
         A = A.tocsr()
         spread = np.zeros((len(X), len(X)))
         for start in range(0, len(halo), JOINT_ROWS):

@@ -65,9 +65,10 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     approximation : ``"auto"``, ``"exact"``, ``"full-scale"`` (anchors and neighbours), ``"vecchia"``
         (neighbours), ``"fitc"``, ``"vfe"``, ``"dtc"`` (anchors), ``"subset"``, or ``"nystrom"`` (the paper's
         equation read literally). ``"auto"`` is exact for small tables and full-scale for the others.
-    rank, neighbors, predict_neighbors : the dials; the last, for prediction, costs about 3 ms a row at 400.
-    predict_cells : new rows that lie together share the training rows that predict them, which is fifty to a
-        hundred times as fast and costs 0.002 to 0.025 of NLL on the tables tried (docs/dials.md).
+    rank, neighbors, predict_neighbors : the dials; the last is for prediction.
+    predict_cells : new rows that lie together share the training rows that predict them, twice
+        ``predict_neighbors`` of them, and one factorisation (docs/dials.md). Without, each row has the
+        ``predict_neighbors`` rows nearest to itself, at about 3 ms a row.
     anchors : ``"kmeans"``, ``"kmeans++"``, ``"random"``, ``"first"`` or ``"greedy"``.
     ard : one sigma_u2 per input, which ranks the inputs (``input_importance_``).
     priors : ``"default"``, None, or a mapping such as ``{"w": Beta(2, 2), "sigma_b2": None}``.
@@ -160,7 +161,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         *,
         neighbors: int = 30,
         predict_neighbors: int = 400,
-        predict_cells: bool = False,
+        predict_cells: bool = True,
         ordering: str = "random",
         target_transform: str | None = "auto",
         metric: str = "auto",

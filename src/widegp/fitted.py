@@ -103,11 +103,11 @@ class FittedGP:
         """
         if not self.members:
             return (self,)
-        engine, made = self.predictor.engine, []
+        engine, share, made = self.predictor.engine, self.predictor.share / len(self.members), []
         for member in self.members:
             own = {f.name: getattr(member, f.name) for f in fields(member) if f.name != "weight"}
             alone = {"kernel": member.posterior.kernel, "members": (), "calibration": None}
-            made.append(replace(self, **own, **alone).predicting_on(engine))
+            made.append(replace(self, **own, **alone).predicting_on(engine, share))
         return tuple(made)
 
     @property
@@ -245,10 +245,13 @@ class FittedGP:
         members = tuple(replace(m, rows=m.rows and replace(m.rows, **changed)) for m in self.members)
         return replace(self, rows=replace(self.rows, **changed), members=members)
 
-    def predicting_on(self, engine: Engine) -> Self:
-        """The same, predicting where ``engine`` has its devices; neither pickles nor files know of it."""
+    def predicting_on(self, engine: Engine, share: float = 1.0) -> Self:
+        """The same, predicting where ``engine`` has its devices; neither pickles nor files know of it.
+
+        ``share`` of the memory for work that is kept between calls is its own.
+        """
         model = replace(self)
-        vars(model)["predictor"] = make_predictor(self.posterior, self.rows, self.backend, engine)
+        vars(model)["predictor"] = make_predictor(self.posterior, self.rows, self.backend, engine, share)
         return model
 
     def __getstate__(self) -> dict[str, Any]:

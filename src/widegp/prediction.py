@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from widegp.compute.backend import Backend, Block, choose_backend
-from widegp.conditioning import Cache, Group, TrainingRows
+from widegp.conditioning import KEPT_BYTES, Cache, Group, TrainingRows
 from widegp.engines.base import Engine
 from widegp.engines.blocks import BlockedRows
 from widegp.engines.local import LocalEngine
@@ -20,6 +21,8 @@ from widegp.neighbors.threads import in_threads
 PREDICT_BYTES = 64 * 2**20
 # Bytes kept for means alone: some kilobytes for each cell.
 WEIGHT_BYTES = 64 * 2**20
+# Rows of a cell that a program for many cells takes at most, and cells that it factorises at once.
+PART_ROWS = 64
 # Blocks given to an engine at a time, for each that it works on at once.
 BLOCKS_AHEAD = 2
 
@@ -58,16 +61,21 @@ class Predictor:
     """Moments and draws of a posterior; ``rows`` where it conditions on training rows.
 
     On this machine what is made of the rows of a cell is kept between calls, up to a bound (`Cache`):
-    ``factors``, and ``weights`` for means alone, which are a hundred times as small. Other engines are sent
-    the rows of each cell with every call.
+    ``factors``, and ``weights`` for means alone, which are a hundred times as small; ``share`` is that of the
+    bound which is its own. Other engines are sent the rows of each cell with every call.
     """
 
     posterior: Posterior
     backend: Backend
     rows: TrainingRows | None = None
     engine: Engine = field(default_factory=LocalEngine)
-    factors: Cache = field(default_factory=Cache)
-    weights: Cache = field(default_factory=partial(Cache, WEIGHT_BYTES))
+    share: float = 1.0
+    factors: Cache = field(init=False)
+    weights: Cache = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.factors = Cache(int(self.share * KEPT_BYTES))
+        self.weights = Cache(int(self.share * WEIGHT_BYTES))
 
     @property
     def noise(self) -> float:
@@ -92,7 +100,7 @@ class Predictor:
             if self.rows is None or not self.rows.cells:
                 self._by_blocks(formula, X, out)
             elif self._place.name == "local":
-                self._by_cells(formula, X, out)
+                (self._by_stacks if self.backend.pads else self._by_cells)(formula, X, out)
             else:
                 self._by_engine(formula, X, out)
         return out
@@ -124,7 +132,7 @@ class Predictor:
         return BlockedRows.cut(X, np.zeros(len(X)), np.zeros((len(X), 0), np.int32), size, self.backend.pads)
 
     def _by_cells(self, formula: str, X: np.ndarray, out: np.ndarray) -> None:
-        """Cell by cell on this machine; first those whose rows are at hand, which must not make way."""
+        """Cell by cell, each by a thread; first those whose rows are at hand, which must not make way."""
         assert self.rows is not None
         fn = self.backend.compiled(getattr(type(self.posterior), formula), self.backend)
         size = self._block_rows(len(X))
@@ -133,16 +141,80 @@ class Predictor:
         def work(group: Group) -> None:
             near, made_before = self.given(group, kept)
             for part in _parts(group.rows, size):
-                made = fn(*self._resident, self._padded(X[part]), near, made_before)
+                made = fn(*self._resident, X[part], near, made_before)
                 _fill(out, part, made, len(part))
 
-        groups = sorted(self.rows.groups(X), key=lambda group: group.cell not in kept)
-        if self.backend.pads:
-            # XLA shares every operation among the cores itself.
-            for group in groups:
-                work(group)
-        else:
-            in_threads(work, groups)
+        in_threads(work, sorted(self.rows.groups(X), key=lambda group: group.cell not in kept))
+
+    def _by_stacks(self, formula: str, X: np.ndarray, out: np.ndarray) -> None:
+        """Parts of a cell's rows, many of them by one program; results are waited for when all are asked."""
+        from widegp.compute.xla_cells import at_cells
+
+        assert self.rows is not None
+        backend: Any = self.backend
+        groups = {int(group.cell or 0): group for group in self.rows.groups(X)}
+        size = _eights(max((len(group.rows) for group in groups.values()), default=1), PART_ROWS)
+        parts = [(cell, part) for cell, group in groups.items() for part in _parts(group.rows, size)]
+        parts.sort(key=lambda part: part[0] not in self._slots)
+        fn = at_cells(getattr(type(self.posterior), formula), backend, 2 if formula == "mean" else 1)
+        room, made = self._parts_together(size), []
+        for start in range(0, len(parts), room):
+            few = parts[start : start + room]
+            slots = self._held({cell: groups[cell] for cell, _ in few}, [cell for cell, _ in few])
+            rows, real = _side_by_side([part for _, part in few], (_eights(len(few), room), size))
+            slots = np.append(slots, np.zeros(len(rows) - len(slots), slots.dtype))
+            made.append((rows[real], real, fn(self._resident, self._slots.stack, slots, X[rows])))
+        for rows, real, values in made:
+            several = values if isinstance(values, tuple) else (values,)
+            _fill(out, rows, tuple(np.asarray(part)[real] for part in several), len(rows))
+
+    def _held(self, groups: dict[int, Group], cells: list[int]) -> np.ndarray:
+        """The slots of ``cells``; what is not held of their groups is made first."""
+        from widegp.compute.xla_cells import made_of_cells
+
+        assert self.rows is not None
+        # Those at hand are used now, so that none of them makes way for the others.
+        self._slots.of([cell for cell in groups if cell in self._slots])
+        missing = [cell for cell in groups if cell not in self._slots]
+        posterior: Any = self.posterior
+        backend: Any = self.backend
+        make = made_of_cells(type(posterior).given, backend)
+        for start in range(0, len(missing), PART_ROWS):
+            few = missing[start : start + PART_ROWS]
+            padded = few + few[:1] * (_eights(len(few), PART_ROWS) - len(few))
+            taken = [self.rows.taken(groups[cell].near, self.noise) for cell in padded]
+            made = make(self._resident, *map(np.stack, zip(*taken, strict=True)))
+            self._check(made[1].e)
+            self._slots.put(few, made)
+        return self._slots.of(cells)
+
+    @cached_property
+    def _slots(self) -> Any:
+        """Of the cells on a device: as many as its memory, or that for factors, has room for."""
+        from widegp.compute.xla_cells import Slots
+
+        assert self.rows is not None
+        posterior: Any = self.posterior
+        limit = self.backend.keep_bytes if self.backend.keeps_shapes else self.factors.limit
+        room = limit // posterior.bytes_per_cell(self.rows.set_size)
+        return Slots(min(len(self.rows.parted.centres), room))
+
+    def _parts_together(self, size: int) -> int:
+        """Parts of ``size`` rows, a power of eight of them, whose work fits a block."""
+        assert self.rows is not None
+        posterior: Any = self.posterior
+        room = self.backend.block_bytes // 4 if self.backend.keeps_shapes else PREDICT_BYTES
+        m = self.rows.set_size
+        each = posterior.bytes_per_cell(m) + size * (posterior.bytes_per_row(0) + 32 * m)
+        return min(self._slots.capacity, 8 ** int(math.log(max(1, room // each), 8)))
+
+    def _check(self, e: Any) -> None:
+        if not np.isfinite(np.asarray(e)).all():
+            assert self.rows is not None
+            raise ArithmeticError(
+                f"The covariance of the {self.rows.set_size} training rows that predictions condition on has"
+                " no Cholesky factor; use fewer (predict_neighbors), or remove duplicate rows."
+            )
 
     def given(self, group: Group, kept: Cache) -> tuple[np.ndarray, Any]:
         """The training rows (m, I) of a group, and what ``kept`` keeps of them, or is made of them now."""
@@ -152,11 +224,7 @@ class Predictor:
             posterior: Any = self.posterior
             make = self.backend.compiled(type(posterior).given, self.backend)
             factor, weights = make(*self._resident, *rows)
-            if not np.isfinite(float(factor.L[-1, -1])):
-                raise ArithmeticError(
-                    f"The covariance of the {len(group.near)} training rows that predictions condition on has"
-                    " no Cholesky factor; use fewer (predict_neighbors), or remove duplicate rows."
-                )
+            self._check(factor.e)
             self.factors.put(group.cell, factor)
             self.weights.put(group.cell, weights)
             found = weights if kept is self.weights else factor
@@ -179,13 +247,6 @@ class Predictor:
             for (part, _), values in zip(few, made, strict=True):
                 _fill(out, part, values, len(part))
 
-    def _padded(self, X: np.ndarray) -> np.ndarray:
-        """Zeros up to a power of two of rows where another shape would have to be compiled."""
-        if not self.backend.pads:
-            return X
-        size = max(16, 1 << (len(X) - 1).bit_length())
-        return np.concatenate([X, np.zeros((size - len(X), X.shape[1]))])
-
     def _block_rows(self, n_rows: int) -> int:
         """Rows of a block; a power of two where blocks are padded, so that few shapes are compiled."""
         backend = self.backend
@@ -205,7 +266,7 @@ class Predictor:
             return kernel, *(self.backend.xp.asarray(part) for part in arrays)
 
     def _factor(self, group: Group) -> Any:
-        return self.given(group, self.factors)[1].L
+        return self.given(group, self.factors)[1].V
 
     def joint(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean (q,) and covariance (q, q) of f at new rows; its diagonal is that of `predict`."""
@@ -223,14 +284,29 @@ class Predictor:
 
 
 def make_predictor(
-    posterior: Posterior, rows: TrainingRows | None, backend: str = "auto", engine: Engine | None = None
-) -> Predictor:
-    """The predictor of a posterior; ``rows`` where it conditions on neighbours.
+    posterior: Posterior, rows: TrainingRows | None, backend: str = "auto", engine: Engine | None = None,
+    share: float = 1.0,
+) -> Predictor:  # fmt: skip
+    """The predictor of a posterior; ``rows`` where it conditions on neighbours, ``share`` of the memory that
+    predictors may keep between calls, one of several.
 
     An engine that works on one block at a time is no faster than this machine, which can keep its work.
     """
     chosen = engine if engine is not None and engine.parallel_blocks > 1 else LocalEngine()
-    return Predictor(posterior, choose_backend(posterior.kernel, backend), rows, chosen)
+    return Predictor(posterior, choose_backend(posterior.kernel, backend), rows, chosen, share)
+
+
+def _eights(number: int, most: int) -> int:
+    """The least power of eight that is no less than ``number``, or ``most``: few shapes are compiled."""
+    return min(most, 8 ** math.ceil(math.log(max(number, 1), 8) - 1e-9))
+
+
+def _side_by_side(parts: list[np.ndarray], shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the parts (k, b), each filled up with row 0, and which of them are real."""
+    rows, real = np.zeros(shape, np.int64), np.zeros(shape, bool)
+    for k, part in enumerate(parts):
+        rows[k, : len(part)], real[k, : len(part)] = part, True
+    return rows, real
 
 
 def _parts(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:

@@ -17,17 +17,17 @@ Array = Any
 class Given(NamedTuple):
     """What m training rows N say of every new row that conditions on them, made once for all of these rows.
 
-    L (m, m) with L L' = R_NN + diag(noise_N), R = K - Phi Phi'; F = L^-1 Phi_N (m, r);
-    e = L^-1 (y_N - Phi_N beta) (m,).
+    V = L^-1 (m, m) with L L' = R_NN + diag(noise_N), R = K - Phi Phi': a new row then costs products and no
+    solve; F = V Phi_N (m, r); e = V (y_N - Phi_N beta) (m,).
     """
 
-    L: Array
+    V: Array
     F: Array
     e: Array
 
 
 class Weights(NamedTuple):
-    """What means alone need: mu = K(x, N) g + K(x, Z) u,  g = L^-T e (m,),  u = W (beta - F'e) (r,)."""
+    """What means alone need: mu = K(x, N) g + K(x, Z) u,  g = V'e (m,),  u = W (beta - F'e) (r,)."""
 
     g: Array
     u: Array
@@ -54,6 +54,11 @@ class FamilyPosterior:
         rank, n_inputs = map(int, self.Z.shape)
         return 8 * (4 * rank + (neighbors + 1) * (n_inputs + rank))
 
+    def bytes_per_cell(self, neighbors: int) -> int:
+        """Of so many training rows and what `given` makes of them."""
+        rank, n_inputs = map(int, self.Z.shape)
+        return 8 * (neighbors * (neighbors + n_inputs + rank + 2) + rank)
+
     @staticmethod
     def given(
         backend: Backend, kernel: Kernel, Z: Array, W: Array, beta: Array, L_B: Array, X: Array, y: Array,
@@ -63,9 +68,10 @@ class FamilyPosterior:
         phi = backend.matmul(backend.cross(kernel, X, Z), W)
         R = backend.cross(kernel, X, X) - phi @ phi.T
         L = backend.cholesky(R + backend.xp.diag(noise))
-        F, e = backend.solve_lower(L, phi), backend.solve_lower(L, y - phi @ beta)
-        g = backend.solve_lower(L, e, transposed=True)
-        return Given(L, F, e), Weights(g, W @ (beta - F.T @ e))
+        inverse = backend.invert_lower(L)
+        V = backend.packed(inverse)
+        F, e = V @ phi, V @ (y - phi @ beta)
+        return Given(V, F, e), Weights(inverse.T @ e, W @ (beta - F.T @ e))
 
     @staticmethod
     def mean(
@@ -85,14 +91,14 @@ class FamilyPosterior:
         """mu = phi*'beta + h'e,  Var f = K** - |phi*|^2 - |h|^2 + |L_B^-1 phi~*|^2  at new rows X (q, I),
         given training rows ``near`` (m, I), of which ``given`` was made;
 
-        h = L^-1 R_N* = L^-1 K_N* - F phi*  and  phi~* = phi* - F'h.  Without neighbours h is empty, for dtc
+        h = V R_N* = V K_N* - F phi*  and  phi~* = phi* - F'h.  Without neighbours h is empty, for dtc
         and vfe too: what the anchors cannot explain is missing from their likelihood, not from their
         prediction.
         """
         phi = backend.matmul(backend.cross(kernel, X, Z), W)
         mean, d = phi @ beta, backend.diagonal(kernel, X) - (phi * phi).sum(1)
         if given is not None:
-            h = backend.solve_lower(given.L, backend.cross(kernel, near, X)) - given.F @ phi.T
+            h = given.V @ backend.cross(kernel, near, X) - given.F @ phi.T
             mean, d = mean + h.T @ given.e, d - (h * h).sum(0)
             phi = phi - h.T @ given.F
         half = backend.solve_lower(L_B, phi.T)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,10 +24,17 @@ if TYPE_CHECKING:
     from widegp.notices import Notice
     from widegp.table_model import TableModel
 
-BATCH_ROWS = 16384
-# Neighbours, and all rows of an exact fit, make a row cost milliseconds; the bar should still move.
+# Cells of the table in a batch, which take about 60 bytes each on their way, and rows: new rows share what is
+# made of training rows near them, so more of them cost less each.
+BATCH_CELLS = 2**21
+BATCH_ROWS = 32768
+# Neighbours of its own, or all rows of an exact fit, make a row cost milliseconds; the bar should still move.
 BATCH_ROWS_SLOW = 1024
 OUTSIDE = "outside"
+# Of the memory that a predictor keeps for later calls; the whole process then stays below a gibibyte.
+KEPT_SHARE = 0.25
+# Batches whose pace tells when the rest will be done.
+PACE_BATCHES = 8
 
 
 def predict(
@@ -71,6 +80,7 @@ def predict(
         from widegp.table_model import TableModel
 
         fitted = TableModel.load(model, backend, predict_neighbors)
+        keep_little(fitted.regressor)
         source = open_table(table, Reading(encoding=encoding))
         names = [prefix + name for name in (*fitted.column_names, OUTSIDE)]
         _check_names(source, names)
@@ -114,9 +124,8 @@ def _stream(
     if model.classes is None:
         numeric |= {name: "plain" for name in model.predicted.names}
     numeric = numeric if source.is_text and is_typed(out) else {}
-    slow = any(part.rows is not None or part.approximation == "exact" for part in model.parts)
     with table_writer(out) as writer, _bar(source) as advance:
-        for batch in source.batches(BATCH_ROWS_SLOW if slow else BATCH_ROWS):
+        for batch in source.batches(_batch_rows(model, len(source.names))):
             predicted = model.predict_columns(batch, level)
             new = dict(zip(names, (*predicted.columns.values(), predicted.outside), strict=True))
             writer.write_batch(_extended(batch, new, numeric))
@@ -125,6 +134,20 @@ def _stream(
             outside += int(predicted.outside.sum())
             advance(batch.num_rows)
     return rows, outside, noticed
+
+
+def keep_little(regressor: Any) -> None:
+    """A table is read once, in order: leave its batches most of the memory for work kept between calls."""
+    models = regressor.fitted_ if isinstance(regressor.fitted_, tuple) else (regressor.fitted_,)
+    made = tuple(model.predicting_on(model.predictor.engine, KEPT_SHARE / len(models)) for model in models)
+    regressor.fitted_ = made if isinstance(regressor.fitted_, tuple) else made[0]
+
+
+def _batch_rows(model: TableModel, columns: int) -> int:
+    for part in model.parts:
+        if part.approximation == "exact" or (part.rows is not None and not part.rows.cells):
+            return BATCH_ROWS_SLOW
+    return max(BATCH_ROWS_SLOW, min(BATCH_ROWS, BATCH_CELLS // columns))
 
 
 def _extended(batch: pa.RecordBatch, new: dict[str, Any], numeric: dict[str, str]) -> pa.RecordBatch:
@@ -150,26 +173,47 @@ def _bar(source: TableSource) -> Any:
     return _ShownBar(screen, source.rows_about())
 
 
+class Pace:
+    """When a table will be done: rows left times the median of seconds per row over the latest batches.
+
+    The first batch counts only while there is no other: what it makes of the training rows, the others find
+    made.
+    """
+
+    def __init__(self, total: int | None) -> None:
+        self.total, self.rows = total, 0
+        self._each: list[float] = []
+        self._since = time.perf_counter()
+
+    def done(self, rows: int, now: float | None = None) -> float | None:
+        """Seconds left after so many rows more; None where the number of rows is not known."""
+        now = time.perf_counter() if now is None else now
+        self._each.append((now - self._since) / max(rows, 1))
+        self._since, self.rows = now, self.rows + rows
+        if self.total is None:
+            return None
+        return max(0, self.total - self.rows) * median((self._each[1:] or self._each)[-PACE_BATCHES:])
+
+
 class _ShownBar:
     def __init__(self, screen: Any, total: int | None) -> None:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         self.progress = Progress(
             TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            TimeRemainingColumn(), console=screen, transient=True,
+            TextColumn("{task.fields[left]}"), console=screen, transient=True,
         )  # fmt: skip
-        self.task = self.progress.add_task("rows", total=total)
+        self.task = self.progress.add_task("rows", total=total, left="")
+        self.pace = Pace(total)
 
     def __enter__(self) -> Any:
         self.progress.start()
-        return lambda rows: self.progress.advance(self.task, rows)
+        return self._advance
+
+    def _advance(self, rows: int) -> None:
+        left = self.pace.done(rows)
+        words = "" if left is None else f"{timedelta(seconds=round(left))} left"
+        self.progress.update(self.task, advance=rows, left=words)
 
     def __exit__(self, *_: object) -> None:
         self.progress.stop()

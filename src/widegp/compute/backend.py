@@ -129,6 +129,9 @@ class Backend(Protocol):
 
     def invert_lower(self, lower: Array) -> Array: ...
 
+    def packed(self, lower: Array) -> Array:
+        """The same matrix for ``packed @ right``, without its zeros where the backend can leave them out."""
+
     def matmul(self, left: Array, right: Array) -> Array:
         """left right, for left with many rows."""
 

@@ -15,6 +15,7 @@ from threadpoolctl import ThreadpoolController
 from widegp.compute import native_arc
 from widegp.compute.backend import BLOCK_BYTES, Block, Conditional, Cotangent, RowBars, RowCotangents
 from widegp.compute.native_conditional import RowWork, add_to_rows
+from widegp.compute.panels import LowerPanels
 from widegp.compute.parallel import in_parallel, runs
 from widegp.compute.pool import Pool
 
@@ -67,6 +68,9 @@ class NativeBackend:
             return lower
         with _blas_for(len(lower)):
             return scipy.linalg.lapack.dtrtri(lower, lower=1)[0]
+
+    def packed(self, lower: np.ndarray) -> LowerPanels:
+        return LowerPanels(lower)
 
     def matmul(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         out = self._pool.take(len(left), right.shape[1])

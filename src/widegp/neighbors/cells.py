@@ -9,37 +9,44 @@ import numpy as np
 
 from widegp.data.arrays import is_mapped
 from widegp.neighbors.blocks import bisect, principal_coordinates
+from widegp.neighbors.scan import as_points
 from widegp.neighbors.search import NeighborIndex
+from widegp.neighbors.threads import in_threads
 
 # Steps of Lloyd's algorithm from halved rows on, and the rows that one run of it takes.
 STEPS = 5
 RUN_ROWS = 16_384
-# Rows near the centre of a cell, in multiples of those that are kept, among which the kept ones are chosen.
+# Rows of the cells nearest to a cell, in multiples of those that are kept, among which these are chosen.
 CANDIDATES = 4
+# Cells with the nearest centres, in which the row nearest to a point is looked for.
+PROPOSED = 4
 
 
 @dataclass
 class Cells:
     """Centres c_k (C, E) of the cells, their rows members_k, and the ``count`` rows around each of them.
 
-    A point belongs to the cell with the smallest (|x - c_k|, k): its cell depends on nothing but the point
-    and the table. Above a thousand centres they are searched through an index, which may miss the nearest.
+    points : (n, E), the table.
+
+    A point belongs to the cell of the row nearest to it, whose own neighbours are around that cell; rows are
+    looked for in the PROPOSED cells whose centres are nearest. So its cell depends on nothing but the point
+    and the table.
     """
 
-    index: NeighborIndex
+    points: np.ndarray
     centres: np.ndarray
     members: list[np.ndarray]
     count: int
     _around: dict[int, np.ndarray] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, index: NeighborIndex, cell_rows: int, count: int) -> Cells:
-        """Cells of about ``cell_rows`` rows of the index's table.
+    def of(cls, points: np.ndarray, cell_rows: int, count: int) -> Cells:
+        """Cells of about ``cell_rows`` of the points (n, E).
 
         Rows are halved again and again along the direction in which they vary most, and moved to the nearest
         centre by a few steps of Lloyd's algorithm.
         """
-        points = index.reference
+        points = as_points(points)
         # In a file the points would be read once for each halving.
         space = principal_coordinates(points) if is_mapped(points) else points
         centres, members = [], []
@@ -47,38 +54,98 @@ class Cells:
             found, owner = _lloyd(points[run], bisect(space[run], np.arange(len(run)), cell_rows))
             centres.append(found)
             members += [run[owner == k] for k in range(len(found))]
-        return cls(index, np.concatenate(centres), members, count)
+        return cls(points, np.concatenate(centres), members, count)
 
     @cached_property
-    def _search(self) -> NeighborIndex:
-        return NeighborIndex(self.centres, method="approximate")
+    def _sizes(self) -> np.ndarray:
+        return np.array([len(rows) for rows in self.members])
+
+    @cached_property
+    def _centred(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The middle m of the centres, c - m and |c - m|^2 / 2, in single precision."""
+        middle = self.centres.mean(axis=0)
+        return middle, *_halved(self.centres - middle)
 
     def holding(self, points: np.ndarray) -> np.ndarray:
-        """The cell of each point: (q, E) -> (q,)."""
-        return self._search.query(points, 1)[:, 0]
+        """The cell of each point: (q, E) -> (q,).
+
+        |x - c|^2 / 2 - |x|^2 / 2 = |c|^2 / 2 - x.c by products of matrices in single precision proposes a few
+        cells and the nearest row of each, and of these rows the distances themselves choose.
+        """
+        middle, apart, squares = self._centred
+        moved = (points - middle).astype(np.float32)
+        count = min(PROPOSED, len(self.centres))
+        cells = np.argpartition(squares - moved @ apart.T, count - 1, axis=1)[:, :count]
+        nearest = np.empty(cells.shape, np.int64)
+        order = np.argsort(cells, axis=None, kind="stable")
+        used, starts = np.unique(cells.ravel()[order], return_index=True)
+        for cell, places in zip(used, np.split(order, starts)[1:], strict=True):
+            members, halves = _halved(self.points[self.members[cell]] - middle)
+            scores = halves - moved[places // count] @ members.T
+            nearest.ravel()[places] = self.members[cell][scores.argmin(axis=1)]
+        exact = np.square(points[:, None, :] - self.points[nearest]).sum(axis=2)
+        return np.where(exact == exact.min(axis=1, keepdims=True), cells, len(self.centres)).min(axis=1)
 
     def around(self, cells: np.ndarray) -> list[np.ndarray]:
-        """Of each of these cells the ``count`` rows with the smallest min_i |x_j - x_i| over its members i.
+        """Of each of these cells the ``count`` rows with the smallest min_i rank_i(j) over its members i.
 
-        New rows of a cell lie near its members, so these rows are near to one or another of them. They are
-        chosen among the rows nearest to the centre.
+        rank_i(j) is the place of row j when rows are put in order by their distance from row i. So every
+        member has its own nearest rows in the set, also where the table is thin and they are far; by distance
+        alone the members in dense parts would take it all. New rows of a cell lie near its members.
         """
-        new = np.array([k for k in cells if k not in self._around], int)
-        if len(new):
-            count = min(CANDIDATES * self.count, len(self.index.reference))
-            for k, near in zip(new, self.index.query(self.centres[new], count), strict=True):
-                self._around[int(k)] = self._closest(near, self.members[k])
+        new = [int(k) for k in cells if k not in self._around]
+        self._around |= dict(zip(new, in_threads(self._set_of, new), strict=True))
         return [self._around[int(k)] for k in cells]
 
-    def _closest(self, near: np.ndarray, members: np.ndarray) -> np.ndarray:
+    def _set_of(self, cell: int) -> np.ndarray:
+        near = self._beside(cell)
         if len(near) <= self.count:
             return near
-        points = self.index.reference
-        centre = points[members[0]]
+        centre = self.points[self.members[cell][0]]
         # Relative to one of them, squares do not lose their digits against each other.
-        X, Y = (np.asarray(points[rows] - centre, np.float64) for rows in (near, members))
-        squares = (X * X).sum(1)[:, None] - 2 * X @ Y.T + (Y * Y).sum(1)
-        return near[np.argsort(squares.min(axis=1), kind="stable")[: self.count]]
+        X, Y = (np.asarray(self.points[rows] - centre, np.float64) for rows in (self.members[cell], near))
+        squares = -2 * X @ Y.T
+        squares += (X * X).sum(1)[:, None]
+        squares += (Y * Y).sum(1)
+        return near[_first_by_rank(np.maximum(squares, 0.0, out=squares), self.count)]
+
+    def _beside(self, cell: int) -> np.ndarray:
+        """The rows of the cells nearest to this one, itself first, as many cells as hold the candidates."""
+        apart = np.square(self.centres - self.centres[cell], dtype=np.float64).sum(1)
+        order = np.argsort(apart, kind="stable")
+        enough = int(np.searchsorted(np.cumsum(self._sizes[order]), CANDIDATES * self.count)) + 1
+        return np.concatenate([self.members[k] for k in order[:enough]])
+
+
+def _halved(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points p (k, E) and |p|^2 / 2 (k,), in single precision."""
+    single = points.astype(np.float32)
+    return single, (single * single).sum(1) / 2
+
+
+def _first_by_rank(squares: np.ndarray, count: int) -> np.ndarray:
+    """The ``count`` columns of ``squares`` (b, c) that rank first in one or another row, ties by row.
+
+    Floats that are not negative are in the order of their bits, whose last ones make way for the index: so
+    keys differ, and a plain sort, which takes a fifth of the time of a stable one with indices, has one
+    answer. Few ranks are deep enough, for rows differ in their nearest columns. ``squares`` is lost.
+    """
+    width = squares.shape[1]
+    mask = (1 << width.bit_length()) - 1
+    keys = squares.view(np.int64)
+    keys &= ~mask
+    keys |= np.arange(width)
+    depth = max(1, count // 16)
+    while True:
+        depth = min(2 * depth, count)
+        keys.partition(depth - 1, axis=1)
+        nearest = np.sort(keys[:, :depth], axis=1) & mask
+        # By rank and, within a rank, by row; the first place of a column is written last.
+        columns = nearest.T.ravel()
+        first = np.full(width, len(columns))
+        first[columns[::-1]] = np.arange(len(columns))[::-1]
+        if depth == count or np.count_nonzero(first < len(columns)) >= count:
+            return np.argsort(first, kind="stable")[:count]
 
 
 def _lloyd(points: np.ndarray, pieces: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
