@@ -21,9 +21,10 @@ from widegp.cli.paper import paper
 from widegp.cli.predict import predict
 from widegp.cli.report import report
 from widegp.cli.simulate import simulate
+from widegp.cli.update import update
 
 COMMANDS: tuple[Callable[..., Any], ...] = (
-    fit, predict, report, explain, compare, identify, simulate, paper, bench, cost,
+    fit, predict, update, report, explain, compare, identify, simulate, paper, bench, cost,
 )  # fmt: skip
 
 app = typer.Typer(

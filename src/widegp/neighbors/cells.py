@@ -39,7 +39,7 @@ class Cells:
         Rows are halved again and again along the direction in which they vary most, and moved to the nearest
         centre by a few steps of Lloyd's algorithm.
         """
-        points = index.reference
+        points = index.reference[: index.laid]
         # In a file the points would be read once for each halving.
         space = principal_coordinates(points) if is_mapped(points) else points
         centres, members = [], []
