@@ -13,8 +13,6 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from widegp.extras import missing_words
-
 USER_ERROR = 2
 INTERRUPTED = 130
 MEMORY = "There is not enough memory; take fewer rows, a lower --rank, or --approximation vfe."
@@ -98,6 +96,8 @@ def _sentence(error: Exception) -> str | None:
     if isinstance(error, OSError):
         return _about_file(error)
     if isinstance(error, ModuleNotFoundError):
+        from widegp.extras import missing_words
+
         return missing_words(error.name or "")
     # TableError, ModelFileError and the checks of the estimator are all of this kind.
     if isinstance(error, ValueError):
