@@ -291,15 +291,10 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def update(self, X: Any, y: ArrayLike, sample_weight: Any = None, noise_variance: Any = None) -> Self:
-        """Add the rows X (q, I), y (q,) or (q, T), without a new fit; arguments as of `fit`.
-
-        Predictions are those of conditioning on all rows at the estimates; nothing is estimated, calibration
-        included. ``result_.growth[-1]`` says how well the new rows were foretold, beside rows left out of the
-        fit, ``result_.refit_due`` whether it is time to fit again. A ``"subset"`` keeps its rows.
-        """
+        """Add rows X (q, I), y (q,) or (q, T) at the estimates; ``result_.growth`` says how they fit in."""
+        check_is_fitted(self, "fitted_")
         from widegp.growth import grown_model
 
-        check_is_fitted(self, "fitted_")
         self.fitted_ = grown_model(self, X, y, {"weight": sample_weight, "noise": noise_variance})
         return self
 

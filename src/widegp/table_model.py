@@ -14,11 +14,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.base import clone
 
 from widegp.command_time import BOOSTING, CONDITIONING, PREDICTING, SHUFFLING, Aftermath, CommandTime
 from widegp.data.columns import TableEncoding
+from widegp.data.errors import quoted
 from widegp.data.ranges import outside_range
-from widegp.data.tables import open_table
+from widegp.data.tables import TableError, open_table
 from widegp.estimator import WideGPRegressor, unfitted
 from widegp.held_out import HeldOut, HeldOutClasses
 from widegp.importance import LEAST_ROWS, ColumnStudy
