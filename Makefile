@@ -79,7 +79,7 @@ clean: ## remove the virtual environment, caches and outputs
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "widegp needs Python 3.11 or newer; pass one with PYTHON=/path/to/python3." >&2; exit 1; }
-	@echo "Installing widegp and its libraries into $(VENV): about 1.7 GB, a minute or two, without a word."
+	@echo "Installing widegp and its libraries into $(VENV): about 1.8 GB, a minute or two, without a word."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	$(BIN)/widegp warmup

@@ -57,12 +57,18 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-    elif name in __all__:
-        value = import_module(f"widegp.{name}")
-    else:
+    if name not in __all__:
         raise AttributeError(f"module 'widegp' has no attribute {name!r}")
+    try:
+        home = import_module(_HOMES.get(name, f"widegp.{name}"))
+    except ModuleNotFoundError as error:
+        from widegp.extras import MissingExtra, missing_words
+
+        words = missing_words(error.name or "")
+        if words is None or isinstance(error, MissingExtra):
+            raise
+        raise MissingExtra(f"{name} cannot be used: {words}", name=error.name) from error
+    value = getattr(home, name) if name in _HOMES else home
     globals()[name] = value
     return value
 

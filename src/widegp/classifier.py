@@ -99,6 +99,13 @@ class WideGPClassifier(SetsMixin, ClassifierMixin, BaseEstimator):
         self.engine = engine
         self.conformal = conformal
 
+    def update(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Refused: see `WideGPRegressor.update`, which real targets have."""
+        raise ValueError(
+            "A classifier cannot take more rows: it does not keep the classes that its mode was found from;"
+            " fit again with all rows."
+        )
+
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *,
         progress: Listener | None = None,

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from widegp.compute.backend import Backend
-from widegp.data.arrays import take
+from widegp.data.arrays import appended, take
 from widegp.engines.blocks import BlockedRows, Cut
 from widegp.kernels.base import Kernel
 from widegp.neighbors import Cells, NeighborIndex
@@ -27,6 +27,8 @@ ROWS_PER_MEMBER = 5
 KEPT_BYTES = 2**30
 # Pairs of new rows and centres that a thread takes at a time.
 HOLDING_PAIRS = 2**20
+# Rows that have come since the index was built, as a share of the others, from which on it is built anew.
+MOST_LATER = 0.1
 # Rows of the table taken at a time where a joint covariance is made.
 JOINT_ROWS = 1024
 
@@ -95,7 +97,9 @@ class TrainingRows:
     """The rows that predictions condition on, X (n, I), y (n,) and spread (n,), with an index built once.
 
     With ``cells`` new rows that lie together share one set of twice ``count`` rows, those nearest to one or
-    another training row among them. Without, each new row has the ``count`` rows nearest to itself.
+    another training row among them. Without, each new row has the ``count`` rows nearest to itself. ``laid``
+    is the number of rows, at the beginning, that the index and the cells are fitted to where more have come
+    since; None for all.
     """
 
     X: np.ndarray
@@ -104,6 +108,7 @@ class TrainingRows:
     count: int
     spread: np.ndarray | None = None
     cells: bool = False
+    laid: int | None = None
     _index: NeighborIndex | None = field(default=None, repr=False)
     _cells: Cells | None = field(default=None, repr=False)
 
@@ -116,12 +121,39 @@ class TrainingRows:
     def index(self) -> NeighborIndex:
         """Of the rows where the kernel puts them."""
         if self._index is None:
-            self._index = NeighborIndex(self._points())
+            self._index = NeighborIndex(self.points, laid=self.laid)
         return self._index
 
-    def _points(self) -> np.ndarray:
+    @property
+    def points(self) -> np.ndarray:
+        """The rows where the kernel puts them, (n, E)."""
+        if self._index is not None:
+            return self._index.reference
         width = self.kernel.embedding(self.X[:1]).shape[1]
         return take(self.X, fn=self.kernel.embedding, width=width)
+
+    def grown(self, X: np.ndarray, y: np.ndarray, spread: np.ndarray | None) -> TrainingRows:
+        """The same with further rows X (q, I), y (q,) and spread (q,) at the end.
+
+        Index and cells stay fitted to the rows that they were, and find the new ones too, until these are
+        more than a share of all.
+        """
+        n, laid = len(self.X), self.laid or len(self.X)
+        spreads = None
+        if self.spread is not None or spread is not None:
+            parts = ((self.spread, n), (spread, len(X)))
+            spreads = np.concatenate([np.ones(k) if part is None else part for part, k in parts])
+        rows = replace(
+            self, X=appended(self.X, X), y=np.append(self.y, y), spread=spreads, laid=laid, _index=None,
+            _cells=None,
+        )  # fmt: skip
+        if n + len(X) > (1 + MOST_LATER) * laid:
+            return replace(rows, laid=None)
+        if self._index is not None:
+            rows._index = self._index.grown(self.kernel.embedding(X))
+        if self._cells is not None and self.set_size == rows.set_size:
+            rows._cells = self._cells.with_later(rows.points)
+        return rows
 
     def nearest(self, X: np.ndarray) -> np.ndarray:
         """The ``count`` training rows that each row of X correlates with most, (q, count)."""
@@ -147,7 +179,7 @@ class TrainingRows:
         if self._cells is None:
             whole = self.set_size == len(self.X)
             rows = len(self.X) if whole else max(1, self.set_size // ROWS_PER_MEMBER)
-            self._cells = Cells.of(self._points(), rows, self.set_size)
+            self._cells = Cells.of(self.points, rows, self.set_size, self.laid)
         return self._cells
 
     def taken(self, near: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

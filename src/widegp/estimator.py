@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from widegp.training_table import checked_rows
+from widegp.training_table import checked_rows, n_outputs
 
 if TYPE_CHECKING:
     from widegp.classifier import WideGPClassifier
@@ -38,13 +38,6 @@ def _part(name: str) -> property:
         return getattr(model.fitted_, name)
 
     return property(get)
-
-
-def _columns(y: Any) -> int:
-    """The columns of y, 1 where it has one dimension; a stored or lazy y is asked for its shape alone."""
-    shape = getattr(y, "shape", None)
-    shape = np.asarray(y).shape if shape is None else shape
-    return int(shape[1]) if len(shape) == 2 else 1
 
 
 def _outputs(found: Any, take: Callable[[Any], np.ndarray]) -> np.ndarray:
@@ -287,7 +280,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         from widegp.fitting import fit_model
 
         known = {"sample_weight": sample_weight, "noise_variance": noise_variance}
-        if _columns(y) > 1:
+        if n_outputs(y) > 1:
             from widegp.several_fit import fit_outputs
 
             if any(part is not None for part in (*known.values(), exposure)):
@@ -299,6 +292,14 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
             warnings.warn(f"The fit has not converged: {self.result_.reason}.", ConvergenceWarning, 2)
         return self
 
+    def update(self, X: Any, y: ArrayLike, sample_weight: Any = None, noise_variance: Any = None) -> Self:
+        """Add rows X (q, I), y (q,) or (q, T) at the estimates; ``result_.growth`` says how they fit in."""
+        check_is_fitted(self, "fitted_")
+        from widegp.growth import grown_model
+
+        self.fitted_ = grown_model(self, X, y, {"weight": sample_weight, "noise": noise_variance})
+        return self
+
     def predict_distribution(self, X: ArrayLike, exposure: ArrayLike | None = None) -> Any:
         """The distribution of y at the rows of X (q, I): moments, quantiles, intervals, density, draws.
 
@@ -306,10 +307,10 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         several outputs there is a tuple of such distributions.
         """
         check_is_fitted(self, "fitted_")
-        if isinstance(self.fitted_, tuple):
-            rows = checked_rows(self, X)
-            return tuple(one.predictive(rows, exposure) for one in self.fitted_)
-        return self.fitted_.predictive(checked_rows(self, X), exposure)
+        rows, fitted = checked_rows(self, X), self.fitted_
+        if isinstance(fitted, tuple):
+            return tuple(one.predictive(rows, exposure) for one in fitted)
+        return fitted.predictive(rows, exposure)
 
     def predict(self, X: ArrayLike, return_std: bool = False, *, latent: bool = False) -> Any:
         """Mean of y at the rows of X (q, I), and its standard deviation if asked for.
@@ -369,6 +370,14 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
 
         check_is_fitted(self, "fitted_")
         save_model(self, path)
+
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write an ONNX graph: X (N, I) -> mean, variance, (N,) or (N, T); see `widegp.export.model`."""
+        from widegp.export import export_model
+
+        check_is_fitted(self, "fitted_")
+        export_model(self.fitted_, path)
 
 
 def load(path: str | os.PathLike[str], backend: str | None = None) -> WideGPRegressor | WideGPClassifier:

@@ -17,11 +17,12 @@ from widegp.approximations.build import Builder
 from widegp.approximations.evaluation import Observed
 from widegp.approximations.layout import Dials
 from widegp.approximations.registry import approximation
+from widegp.choices.left_out import NEIGHBORS, left_out
 from widegp.choices.search import Asked
 from widegp.choices.table_fit import Estimate, TableFit
 from widegp.compute.backend import Backend, choose_backend
 from widegp.conditioning import TrainingRows
-from widegp.data.arrays import take
+from widegp.data.arrays import is_mapped, take
 from widegp.data.input_maps import ChainedMaps, of_training_rows
 from widegp.data.preprocessing import TargetScaler
 from widegp.engines.base import backend_for, make_engine
@@ -41,8 +42,12 @@ from widegp.kernels.base import Kernel
 from widegp.kernels.registry import named
 from widegp.latent_fit import fit_response
 from widegp.progress import Listener, print_line
+from widegp.tails import NORMAL
 from widegp.training_table import TrainingTable, training_table
 from widegp.warps import FittedWarp, make_warp
+
+# Left-out rows whose mean score later rows are compared with.
+COMPARED_ROWS = 1000
 
 
 def fit_model(
@@ -94,7 +99,8 @@ def _fit_gaussian(asked: Any, table: TrainingTable, seed: int, watch: Watch) -> 
     run = Run(_settings(asked, spent, seed), watch, journal=journal)
     with backend.scope():
         whole = TableFit(builder, problem, by_input, start, scale, run)
-        model = _averaged(asked, whole.estimate(_choices(asked), asked.posterior == "auto"), table)
+        estimate = whole.estimate(_choices(asked), asked.posterior == "auto")
+        model = _compared_with(_averaged(asked, estimate, table), estimate)
     return model if table.held is None else model.calibrated_on(*table.held)
 
 
@@ -260,6 +266,25 @@ def _theta(asked: Any, method: str, estimate: Estimate) -> Averaged | None:
         return nuts(estimate.fitted, estimate.builder.seed)
     # Who did not ask for the posterior does not wait for the check of its evidence.
     return laplace(estimate.fitted, check=asked.posterior != "auto")
+
+
+def _compared_with(model: FittedGP, estimate: Estimate) -> FittedGP:
+    """The model with what left-out rows score, which rows that are added later will be compared with."""
+    builder, problem = estimate.builder, estimate.fitted.objective.problem
+    observed, kernel = problem.observed(estimate.fitted.values), model.kernel
+    # A subset holds other rows than the table, one that does not fit in memory is not copied for this, and
+    # an accelerator would have to compile for it.
+    other_rows = getattr(model.posterior, "X", builder.X).shape != builder.X.shape
+    if other_rows or is_mapped(builder.X) or builder.backend.keeps_shapes:
+        return model
+    chosen = np.random.default_rng(builder.seed).permutation(len(builder.X))[:COMPARED_ROWS]
+    rows = None
+    if model.rows is not None:
+        rows = TrainingRows(builder.X, observed.y, kernel, NEIGHBORS, observed.spread)
+    t = left_out(model.posterior, rows, builder.X, observed, chosen).scores()
+    scores = (model.tails or NORMAL).log_density(t)
+    reference = (float(scores.mean()), float(scores.std()), len(t))
+    return replace(model, result=replace(model.result, left_out=reference))
 
 
 def training_rows(

@@ -56,8 +56,13 @@ class NoiseModel:
         step = max(1, 2**22 // len(self.points))
         for start in range(0, len(X), step):
             part = slice(start, start + step)
-            h[part] = _kernel(self.sigma_u2, self.sigma_v2)(X[part], self.points) @ self.weights
+            h[part] = self.kernel(X[part], self.points) @ self.weights
         return np.exp(self.strength * np.clip(h, -LIMIT, LIMIT))
+
+    @property
+    def kernel(self) -> Tanh:
+        """K_h."""
+        return _kernel(self.sigma_u2, self.sigma_v2)
 
     def with_strength(self, strength: float) -> Self:
         return replace(self, strength=strength)

@@ -36,7 +36,7 @@ from widegp.files import FileError, write_whole
 from widegp.fitted import FittedGP
 from widegp.inference.objective import with_values
 from widegp.inference.priors import Beta, InverseGamma, LogNormal, Relative
-from widegp.inference.result import Direction, FitResult, Reason
+from widegp.inference.result import Direction, FitResult, Growth, Reason
 from widegp.kernels import exact_sigmoid, exact_tanh
 from widegp.kernels.base import Kernel
 from widegp.kernels.quadrature import FromActivation
@@ -48,7 +48,7 @@ LARGEST_HEADER = 100_000_000  # the limit of safetensors itself
 BLANK = "0" * 64
 
 PRIORS = (InverseGamma, LogNormal, Relative, Beta)
-for cls in (*PRIORS, InputScaler, TargetScaler, FitResult, Direction):
+for cls in (*PRIORS, InputScaler, TargetScaler, FitResult, Direction, Growth):
     saveable(cls)
 ACTIVATIONS = {"exact_tanh": exact_tanh.fn, "exact_sigmoid": exact_sigmoid.fn}
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from widegp.extras import needed
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -125,6 +127,7 @@ def _axis(ax: Axes | None) -> Axes:
     """``ax``, or that of a new figure, made without pyplot: no display is needed, no global state is left."""
     if ax is not None:
         return ax
+    needed("matplotlib")
     from matplotlib.figure import Figure
 
     made = Figure(figsize=(5.5, 4), layout="constrained").subplots()

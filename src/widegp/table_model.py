@@ -7,18 +7,20 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.base import clone
 
 from widegp.command_time import BOOSTING, CONDITIONING, PREDICTING, SHUFFLING, Aftermath, CommandTime
 from widegp.data.columns import TableEncoding
+from widegp.data.errors import quoted
 from widegp.data.ranges import outside_range
-from widegp.data.tables import open_table
+from widegp.data.tables import TableError, open_table
 from widegp.estimator import WideGPRegressor, unfitted
 from widegp.held_out import HeldOut, HeldOutClasses
 from widegp.importance import LEAST_ROWS, ColumnStudy
@@ -264,6 +266,30 @@ class TableModel:
                 " for classes and several outputs."
             )
         return self.regressor
+
+    def update(self, table: Any) -> Self:
+        """The model given the rows of ``table`` too, anything that ``fit`` takes, without a new fit.
+
+        As `WideGPRegressor.update`: the encoding of the columns stays, and so do the held-out scores, which
+        are of the fit. Rows without a target are passed over; what is odd about the others is one warning.
+        """
+        source, date = open_table(table), datetime.now(UTC)
+        y = self.observed(source)
+        here = ~np.isnan(y if y.ndim == 1 else y.sum(axis=1))
+        if not here.any():
+            raise TableError(f"No row has a target {quoted(self.target)}; there is nothing to add.")
+        regressor = clone(self.regressor)
+        vars(regressor).update(vars(self.regressor))
+        regressor.update(self._inputs(source)[here], y[here])
+        told = dict(self.provenance)
+        told["rows_conditioned_on"] = told.get("rows_conditioned_on", self.encoder.n_rows) + int(here.sum())
+        path = None if source.path is None else str(source.path)
+        told["updates"] = [
+            *told.get("updates", []),
+            {"date": date.isoformat(timespec="seconds"), "path": path, "sha256": source.sha256(),
+             "rows": int(here.sum())},
+        ]  # fmt: skip
+        return replace(self, regressor=regressor, provenance=told)
 
     def inputs_held(self) -> np.ndarray:
         """Rows that the model holds, in the units of its inputs: held out, else anchors or training rows."""

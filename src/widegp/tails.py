@@ -56,6 +56,14 @@ class Tails:
         parts = -0.5 * (scaled**2 + np.log(2 * np.pi)) + np.log(self.weights / self.factors)
         return np.asarray(logsumexp(parts, axis=-1))
 
+    def log_density_moments(self) -> tuple[float, float]:
+        """Mean and standard deviation of log p(t) for t from this law: by 64 Gauss-Hermite nodes a part."""
+        nodes, weights = np.polynomial.hermite_e.hermegauss(64)
+        values = self.log_density(nodes * self.factors[:, None])
+        share = self.weights[:, None] * weights / weights.sum()
+        mean = float((share * values).sum())
+        return mean, float(np.sqrt((share * (values - mean) ** 2).sum()))
+
     def to_normal(self, t: ArrayLike) -> np.ndarray:
         """Phi^-1(P(T <= t)): the number of standard deviations that a Gaussian would need for it."""
         t = np.asarray(t, float)
@@ -75,6 +83,10 @@ class Tails:
     def _log_beyond(self, t: np.ndarray) -> np.ndarray:
         """log P(T > t) for t >= 0; as a logarithm it keeps its digits where the probability is tiny."""
         return np.asarray(logsumexp(log_ndtr(-t[..., None] / self.factors), b=self.weights, axis=-1))
+
+
+# t standard normal, as under a model that is right.
+NORMAL = Tails(np.ones(1), np.ones(1))
 
 
 class JudgedTails(NamedTuple):

@@ -67,6 +67,27 @@ def training_table(
     return TrainingTable(scaler.transform(X), y, scaler, held, weight, noise, fitted)
 
 
+def new_rows(estimator: Any, X: Any, y: Any, weight: Any = None, noise: Any = None) -> tuple[Any, ...]:
+    """X (q, I), y (q,) or (q, T), weight and noise (q,) or None, checked as `training_table` does, of rows
+    that have the features which the fit saw. Rows of weight 0 are left out.
+    """
+    _check_columns(X)
+    several = isinstance(estimator.fitted_, tuple)
+    X, y = validate_data(
+        estimator, X, y, dtype=np.float64, y_numeric=True, reset=False, multi_output=several
+    )
+    outputs = len(estimator.fitted_) if several else 1
+    if several and (y.ndim != 2 or y.shape[1] != outputs):
+        raise ValueError(f"y has shape {y.shape}; the model has {outputs} outputs, pass a column for each.")
+    X, y = np.ascontiguousarray(X), np.asarray(y, float)
+    noise = None if noise is None else _noise(noise, len(y))
+    if weight is None:
+        return X, y, None, noise
+    weight = _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
+    kept = weight > 0
+    return X[kept], y[kept], weight[kept], None if noise is None else noise[kept]
+
+
 def _noise(noise: Any, n_rows: int) -> np.ndarray:
     """Known noise variances, one for each row or one for all, positive and finite."""
     noise = np.broadcast_to(np.asarray(noise, float), (n_rows,))
@@ -79,6 +100,13 @@ def _noise(noise: Any, n_rows: int) -> np.ndarray:
 def _base_scaling(estimator: Any) -> str | None:
     """The scaling that others, if any, are chosen in place of."""
     return "standard" if estimator.scale_inputs == "auto" else estimator.scale_inputs
+
+
+def n_outputs(y: Any) -> int:
+    """The columns of y, 1 where it has one dimension; a stored or lazy y is asked for its shape alone."""
+    shape = getattr(y, "shape", None)
+    shape = np.asarray(y).shape if shape is None else shape
+    return int(shape[1]) if len(shape) == 2 else 1
 
 
 def checked_rows(estimator: Any, X: ArrayLike) -> np.ndarray:

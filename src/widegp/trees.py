@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from widegp.neighbors.jit import njit
+from widegp.neighbors.jit import COMPILED, njit
 from widegp.neighbors.threads import in_threads
 from widegp.registry import saveable
 
@@ -138,10 +138,10 @@ class TreesInput:
 
     def by_model(self, X: np.ndarray) -> np.ndarray:
         """g_k of the rows X (n, I), (n, K)."""
-        out = np.empty((len(X), FOLDS))
+        out, descend = np.empty((len(X), FOLDS)), _descend if COMPILED else _descend_plainly
 
         def work(part: slice) -> None:
-            _descend(
+            descend(
                 X[part], self.feature, self.threshold, self.left, self.right, self.value, self.roots,
                 self.starts, out[part],
             )  # fmt: skip
@@ -203,3 +203,12 @@ def _descend(X, feature, threshold, left, right, value, roots, starts, out):  # 
                     node = left[node] if X[i, feature[node]] <= threshold[node] else right[node]
                 total += value[node]
             out[i, k] = total
+
+
+def _descend_plainly(X, feature, threshold, left, right, value, roots, starts, out):  # type: ignore[no-untyped-def]
+    """`_descend` by NumPy, all trees at once, for machines without Numba."""
+    node, rows = np.tile(roots, (len(X), 1)), np.arange(len(X))[:, None]
+    while (feature[node] >= 0).any():
+        lower = X[rows, np.maximum(feature[node], 0)] <= threshold[node]
+        node = np.where(feature[node] < 0, node, np.where(lower, left[node], right[node]))
+    out[:] = np.add.reduceat(value[node], starts[:-1], axis=1)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 if TYPE_CHECKING:
     from widegp.approximations.build import Builder
     from widegp.approximations.evaluation import Likelihood
     from widegp.approximations.layout import Layout
+    from widegp.compute.backend import Backend
+    from widegp.engines.blocks import BlockedRows
 
 # In multiply-adds of a large product: an entry of the kernel with its arc functions; the same in the loops
 # over neighbours, where factors and bookkeeping of small matrices come on top; a number moved there.
@@ -35,6 +39,18 @@ class Shape(NamedTuple):
     i: int
     r: int
     m: int
+
+
+class Grown(NamedTuple):
+    """A posterior given more rows, and how these were foretold, one after the other.
+
+    t_i = (y_i - E y_i) / sd_i, moments given all rows before the i-th: independent and standard normal where
+    the model is right.    t, log_sd : (q,).
+    """
+
+    posterior: Any
+    t: np.ndarray
+    log_sd: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -63,6 +79,12 @@ class Approximation(ABC):
     @abstractmethod
     def likelihood(self, builder: Builder, layout: Layout) -> Likelihood:
         """-log p(y | X, theta) of the builder's rows under this layout."""
+
+    @abstractmethod
+    def grown(self, posterior: Any, backend: Backend, new: BlockedRows) -> Grown:
+        """``posterior`` given further rows at the same parameters and anchors: those of ``new``, which come
+        last in the order of conditioning, with the earlier ones that they condition on.
+        """
 
     @abstractmethod
     def work(self, shape: Shape, keep_bytes: int) -> Work:

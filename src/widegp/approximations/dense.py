@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from widegp.approximations.base import Approximation, Shape, Work, dense_work
+from widegp.approximations.base import Approximation, Grown, Shape, Work, dense_work
 from widegp.approximations.evaluation import LOG_2PI, Evaluation, Observed, failure
 from widegp.compute.backend import Backend, Cotangent, RowBars
 from widegp.kernels.base import Kernel
@@ -16,6 +16,7 @@ from widegp.registry import saveable
 if TYPE_CHECKING:
     from widegp.approximations.build import Builder
     from widegp.approximations.layout import Layout
+    from widegp.engines.blocks import BlockedRows
 
 Array = Any
 
@@ -29,6 +30,11 @@ class DenseApproximation(Approximation):
     def likelihood(self, builder: Builder, layout: Layout) -> Dense:
         kept = layout.anchors.rows
         return Dense(builder.X if kept is None else builder.X[kept], builder.backend, kept)
+
+    def grown(self, posterior: DensePosterior, backend: Backend, new: BlockedRows) -> Grown:
+        grown = posterior.grown(backend, new.X, Observed(new.y, posterior.noise, new.spread))
+        # A subset predicts from the anchors' rows, whatever other rows there are.
+        return grown if self.anchors == "none" else grown._replace(posterior=posterior)
 
     def work(self, shape: Shape, keep_bytes: int) -> Work:
         return Work(dense=dense_work(self.rows(shape), shape.i))
@@ -148,6 +154,23 @@ class DensePosterior:
     def mean(backend: Backend, kernel: Kernel, X: Array, alpha: Array, L: Array, new: Array) -> Array:
         """The mean of `moments` alone."""
         return backend.cross(kernel, new, X) @ alpha
+
+    def grown(self, backend: Backend, X: np.ndarray, observed: Observed) -> Grown:
+        """L~ = [[L, 0], [H', M]],  H = L^-1 K_*,  M M' = K_** + noise - H'H,  t = M^-1 (y_* - H' L^-1 y),
+        alpha~ = L~^-T (L^-1 y, t), for new rows X (q, I), where L^-1 y = L'alpha.
+        """
+        n, half = len(self.X), self.L.T @ self.alpha
+        H = np.asarray(backend.solve_lower(self.L, backend.cross(self.kernel, self.X, X)))
+        S = np.asarray(backend.cross(self.kernel, X, X)) - H.T @ H + np.diag(observed.variances())
+        M = np.asarray(backend.cholesky(S))
+        if not np.all(np.isfinite(M)):
+            raise ArithmeticError("The kernel matrix of old and new rows has no Cholesky factor; fit again.")
+        t = np.asarray(backend.solve_lower(M, observed.y - H.T @ half))
+        L = np.zeros((n + len(X), n + len(X)), order="F")
+        L[:n, :n], L[n:, :n], L[n:, n:] = self.L, H.T, M
+        alpha = np.asarray(backend.solve_lower(L, np.concatenate([half, t]), transposed=True))
+        grown = replace(self, X=np.concatenate([self.X, X]), alpha=alpha, L=L)
+        return Grown(grown, t, np.log(np.diagonal(M)))
 
     def joint(self, backend: Backend, X: np.ndarray, near: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Mean (q,) and covariance (q, q) of f at new rows X (q, I)."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from widegp.approximations.base import Approximation, Shape, Work, anchor_work, neighbor_work
+from widegp.approximations.base import Approximation, Grown, Shape, Work, anchor_work, neighbor_work
 from widegp.approximations.evaluation import Evaluation, Observed, failure
 from widegp.approximations.objective import feature_weights, negative_log_likelihood
 from widegp.approximations.posterior import FamilyPosterior
@@ -27,7 +27,7 @@ from widegp.approximations.sums import (
 from widegp.approximations.whitening import JITTERS, whiten, whiten_pullback
 from widegp.compute.backend import Backend, RowBars
 from widegp.engines.base import Engine, Rows
-from widegp.engines.blocks import add_trees
+from widegp.engines.blocks import BlockedRows, add_trees
 from widegp.kernels.base import Kernel
 
 if TYPE_CHECKING:
@@ -49,7 +49,19 @@ class FamilyApproximation(Approximation):
     def likelihood(self, builder: Builder, layout: Layout) -> Family:
         assert layout.rows is not None
         Z = layout.anchors.points
-        return Family(self.name, self.rule, layout.rows, Z, builder.backend, builder.engine, layout.order)
+        neighbors = builder.dials.neighbors if self.neighbors else 0
+        return Family(
+            self.name, self.rule, layout.rows, Z, builder.backend, builder.engine, layout.order, neighbors
+        )
+
+    def grown(self, posterior: FamilyPosterior, backend: Backend, new: BlockedRows) -> Grown:
+        """Block after block, so that no more rows than a block's are foretold together."""
+        t, log_sd = [], []
+        for block in new:
+            posterior, *foretold = posterior.given_block(backend, block, self.rule.residual)
+            t.append(foretold[0])
+            log_sd.append(foretold[1])
+        return Grown(posterior, np.concatenate(t), np.concatenate(log_sd))
 
     def _keeps(self, shape: Shape, keep_bytes: int) -> bool:
         """Whether the features of all rows stay in memory between the two passes."""
@@ -84,6 +96,7 @@ class Family:
     backend: Backend
     engine: Engine
     order: np.ndarray | None = None
+    neighbors: int = 0
     jitter: float = JITTERS[0]
     share: float = 1.0
     settled: bool = False
@@ -189,7 +202,7 @@ class Family:
                 " approximation='fitc', which rounds less."
             )
         W, beta, L_B = (np.asarray(part) for part in (model.white.W, weights.beta, weights.L_B))
-        return FamilyPosterior(self.name, kernel, observed.noise, self.Z, W, beta, L_B)
+        return FamilyPosterior(self.name, kernel, observed.noise, self.Z, W, beta, L_B, self.neighbors)
 
     def batch(self, rows: np.ndarray) -> Family:
         """The likelihood estimated from some rows (b,), each given all its neighbours.

@@ -8,21 +8,21 @@ The anchors must be rows. Their own rows of B are L, so the sums run over the ot
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from widegp.approximations.base import Approximation, Shape, Work, anchor_work
-from widegp.approximations.dense import Dense
+from widegp.approximations.base import Approximation, Grown, Shape, Work, anchor_work
+from widegp.approximations.dense import Dense, DensePosterior
 from widegp.approximations.evaluation import LOG_2PI, Evaluation, Observed, failure
 from widegp.approximations.sums import Model, Rule, Sums, block_pullback, block_sums
 from widegp.approximations.whitening import JITTERS, whiten, whiten_pullback
 from widegp.compute.backend import Backend, Block, RowBars
 from widegp.data.arrays import take
 from widegp.engines.base import Engine, Rows
-from widegp.engines.blocks import add_trees
+from widegp.engines.blocks import BlockedRows, add_trees
 from widegp.kernels.base import Kernel
 from widegp.registry import saveable
 
@@ -43,6 +43,13 @@ class NystromApproximation(Approximation):
             return Dense(builder.X[kept], builder.backend, kept)
         rows = builder.placed(take(builder.X, rest), layout.neighbors[rest])
         return Nystrom(rows, kept, rest, layout.anchors.points, builder.backend, builder.engine)
+
+    def grown(
+        self, posterior: NystromPosterior | DensePosterior, backend: Backend, new: BlockedRows
+    ) -> Grown:
+        if isinstance(posterior, DensePosterior):
+            posterior = NystromPosterior.of_anchors(backend, posterior)
+        return posterior.grown(backend, new.X, Observed(new.y, posterior.noise, new.spread))
 
     def work(self, shape: Shape, keep_bytes: int) -> Work:
         return Work(anchors=anchor_work(shape, by_rank=2, cubic=8, passes=3))
@@ -143,7 +150,7 @@ class Nystrom:
         model, _, raw = prepared
         G, c = self._gram(model, raw, observed.y)
         g = np.linalg.solve(np.asarray(G), np.asarray(c))
-        return NystromPosterior(kernel, observed.noise, self.Z, np.asarray(model.white.W), g)
+        return NystromPosterior(kernel, observed.noise, self.Z, np.asarray(model.white.W), g, np.asarray(G))
 
 
 def _weighted_cross(backend: Backend, kernel: Kernel, Z: Any, weights: Any, block: Block) -> Any:
@@ -155,13 +162,38 @@ def _weighted_cross(backend: Backend, kernel: Kernel, Z: Any, weights: Any, bloc
 @saveable
 @dataclass(frozen=True)
 class NystromPosterior:
-    """mean = b*'g, variance = K(x,x) - |b*|^2 + noise with b* = W'k(Z, x); g (r,)."""
+    """mean = b*'g, variance = K(x,x) - |b*|^2 + noise with b* = W'k(Z, x); g (r,).
+
+    ``gram`` G (r, r), by which g = G^-1 c, is what more rows add to; files of earlier versions lack it.
+    """
 
     kernel: Kernel
     noise: float
     Z: np.ndarray
     W: np.ndarray
     beta: np.ndarray
+    gram: np.ndarray | None = None
+
+    @classmethod
+    def of_anchors(cls, backend: Backend, dense: DensePosterior) -> NystromPosterior:
+        """That of the anchors' rows alone: B = L, so that G = L'L and g = L^-1 y."""
+        W = np.asarray(backend.invert_lower(dense.L)).T
+        g, G = dense.L.T @ dense.alpha, dense.L.T @ dense.L
+        return cls(dense.kernel, dense.noise, dense.X, W, g, G)
+
+    def grown(self, backend: Backend, X: np.ndarray, observed: Observed) -> Grown:
+        """G~ = G + B_*'B_*,  c~ = G g + B_*'y_*  for new rows X (q, I); they are foretold one by one."""
+        if self.gram is None:
+            raise ValueError(
+                "The model comes from a version of widegp that did not keep what more rows are added to;"
+                " fit it again."
+            )
+        b = np.asarray(backend.matmul(backend.cross(self.kernel, X, self.Z), self.W))
+        variance = np.asarray(backend.diagonal(self.kernel, X)) - (b * b).sum(1)
+        sd = np.sqrt(np.maximum(variance, 0.0) + observed.variances())
+        gram = self.gram + b.T @ b
+        beta = np.linalg.solve(gram, self.gram @ self.beta + b.T @ observed.y)
+        return Grown(replace(self, beta=beta, gram=gram), (observed.y - b @ self.beta) / sd, np.log(sd))
 
     def numbers(self) -> tuple[Any, ...]:
         return self.kernel, self.Z, self.W, self.beta

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from widegp.approximations.base import Grown
 from widegp.compute.backend import Backend, Block
 from widegp.kernels.base import Kernel
 from widegp.registry import saveable
@@ -36,7 +37,11 @@ class Weights(NamedTuple):
 @saveable
 @dataclass(frozen=True)
 class FamilyPosterior:
-    """kernel, noise, anchors and the posterior N(beta, B^-1) of the feature weights; no training rows."""
+    """kernel, noise, anchors and the posterior N(beta, B^-1) of the feature weights; no training rows.
+
+    More rows need no more than this: the sums are A = B - I and b = B beta, with B = L_B L_B'. ``neighbors``
+    is how many earlier rows each row was conditioned on at most; None in files of earlier versions.
+    """
 
     name: str
     kernel: Kernel
@@ -45,6 +50,7 @@ class FamilyPosterior:
     W: np.ndarray
     beta: np.ndarray
     L_B: np.ndarray
+    neighbors: int | None = None
 
     def numbers(self) -> tuple[Any, ...]:
         return self.kernel, self.Z, self.W, self.beta, self.L_B
@@ -116,6 +122,47 @@ class FamilyPosterior:
         rows = backend.condition(kernel, noise, block, backend.matmul(backend.cross(kernel, block.X, Z), W))
         half = backend.solve_lower(L_B, rows.features.T)
         return rows.features @ beta - rows.y, backend.xp.maximum(rows.d - noise, 0.0) + (half * half).sum(0)
+
+    def given_block(self, backend: Backend, block: Block, residual: bool) -> Grown:
+        """The posterior given the own rows of a block too, and how each was foretold from those before it.
+
+        B~ = B + sum phi~ phi~'/d,   b~ = B beta + sum phi~ y~/d,   and on the way
+        y~ - Phi~ beta ~ N(0, S),  S = diag(d) + Phi~ B^-1 Phi~' = L_S L_S',  t = L_S^-1 (y~ - Phi~ beta).
+        Without ``residual``, as in dtc and vfe, d is the noise, and a row is foretold as it would be
+        predicted, with R_ii besides: sd_i^2 = (L_S)_ii^2 + R_ii.
+        """
+        features, y, d, dropped = self._conditional(backend, block, residual)
+        half = backend.solve_lower(self.L_B, features.T)
+        L_S = backend.cholesky(backend.xp.diag(d) + half.T @ half)
+        if not np.all(np.isfinite(np.asarray(L_S))):
+            raise ArithmeticError(
+                "Some new rows have no positive variance given the rows near them; remove duplicates, or fit"
+                " again."
+            )
+        t = np.asarray(backend.solve_lower(L_S, y - features @ self.beta))
+        before, weight = self.L_B @ self.L_B.T, block.weight / d
+        A = np.asarray(backend.inner(features, features * weight[:, None]))
+        b = before @ self.beta + np.asarray((y * weight) @ features)
+        L_B = backend.cholesky(before + A)
+        beta = backend.solve_lower(L_B, backend.solve_lower(L_B, b), transposed=True)
+        grown = replace(self, beta=np.asarray(beta), L_B=np.asarray(L_B))
+        # Rows that pad the block come last.
+        own, pivots = int(np.sum(np.asarray(block.weight))), np.diagonal(np.asarray(L_S))
+        sd = np.sqrt(pivots**2 + np.asarray(dropped))
+        return Grown(grown, (t * pivots / sd)[:own], np.log(sd)[:own])
+
+    def _conditional(
+        self, backend: Backend, block: Block, residual: bool
+    ) -> tuple[Array, Array, Array, Array]:
+        """phi~, y~, d of the own rows of a block, and the variance R_ii that d leaves out."""
+        phi = backend.matmul(backend.cross(self.kernel, block.X, self.Z), self.W)
+        if block.neighbors.shape[1]:
+            features, y, d, _ = backend.condition(self.kernel, self.noise, block, phi)
+            return features, y, d, 0.0
+        # Nothing to condition on: loops that would have to be compiled are not needed.
+        left = backend.diagonal(self.kernel, block.X) - (phi * phi).sum(1)
+        left, noise = backend.xp.maximum(left, 0.0), self.noise * block.spread
+        return (phi, block.y, noise + left, 0.0) if residual else (phi, block.y, noise, left)
 
     def joint(self, backend: Backend, X: np.ndarray, near: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Mean (q,) and covariance (q, q) of f at new rows X (q, I); ``near`` explains them by training rows.

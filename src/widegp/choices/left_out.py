@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 
 from widegp.approximations.dense import DensePosterior
+from widegp.approximations.evaluation import Observed
 from widegp.compute.backend import choose_backend
 from widegp.conditioning import TrainingRows
+from widegp.neighbors import NeighborIndex
+from widegp.neighbors.search import EXACT_ROWS
 from widegp.noise_model import LeftOut
 from widegp.prediction import make_predictor
 
@@ -25,6 +28,20 @@ NEIGHBORS = 100
 FOLDS = 10
 # Largest share that a row may have in its own prediction.
 LARGEST_SHARE = 0.95
+
+
+def left_out(
+    posterior: Any, rows: TrainingRows | None, X: np.ndarray, observed: Observed, chosen: np.ndarray
+) -> LeftOut:
+    """The rows ``chosen`` (q,) of the table X (n, I), predicted from the others; ``rows`` are those of the
+    table, in its order, where predictions condition on neighbours.
+    """
+    if isinstance(posterior, DensePosterior):
+        return left_out_exactly(posterior, observed.variances()).of(chosen)
+    if rows is not None:
+        return left_out_rows(posterior, rows, chosen)
+    own = observed.of(chosen)
+    return left_out_with_anchors(posterior, X[chosen], own.y, own.variances())
 
 
 def left_out_exactly(posterior: DensePosterior, noise: np.ndarray) -> LeftOut:
@@ -48,6 +65,9 @@ def left_out_rows(posterior: Any, rows: TrainingRows, chosen: np.ndarray) -> Lef
             rows.X[kept], rows.y[kept], rows.kernel, min(NEIGHBORS, len(kept)),
             None if rows.spread is None else rows.spread[kept],
         )  # fmt: skip
+        if len(out) * len(kept) <= EXACT_ROWS**2:
+            # Searching exactly takes less time than building an index for so few rows.
+            others._index = NeighborIndex(others.points, "exact")
         mean, latent[out] = make_predictor(posterior, others).predict(rows.X[chosen[out]])
         residual[out] = rows.y[chosen[out]] - mean
     return LeftOut(residual, latent, posterior.noise * spread)

@@ -10,15 +10,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from widegp.approximations.build import Builder
-from widegp.approximations.dense import DensePosterior
 from widegp.choices.chosen import Chosen
 from widegp.choices.gradients import mean_gradients
-from widegp.choices.left_out import (
-    NEIGHBORS,
-    left_out_exactly,
-    left_out_rows,
-    left_out_with_anchors,
-)
+from widegp.choices.left_out import NEIGHBORS, left_out
 from widegp.choices.metric import gradient_moment, learned_map
 from widegp.choices.search import CERTAIN, LARGEST_LOSS, POWERS, STRENGTHS, Verdict
 from widegp.choices.trials import Form
@@ -101,12 +95,7 @@ class Stage:
         """The rows ``chosen``, predicted from the others."""
         posterior, rows = self._given
         observed = self.fitted.objective.problem.observed(self.fitted.values)
-        if isinstance(posterior, DensePosterior):
-            return left_out_exactly(posterior, observed.variances()).of(chosen)
-        if rows is not None:
-            return left_out_rows(posterior, rows, chosen)
-        own = observed.of(chosen)
-        return left_out_with_anchors(posterior, self.X[chosen], own.y, own.variances())
+        return left_out(posterior, rows, self.X, observed, chosen)
 
 
 @dataclass(frozen=True)

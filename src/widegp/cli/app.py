@@ -21,10 +21,11 @@ from widegp.cli.paper import paper
 from widegp.cli.predict import predict
 from widegp.cli.report import report
 from widegp.cli.simulate import simulate
+from widegp.cli.update import update
 from widegp.cli.warmup import warmup
 
 COMMANDS: tuple[Callable[..., Any], ...] = (
-    fit, predict, report, explain, compare, identify, simulate, paper, bench, cost, warmup,
+    fit, predict, update, report, explain, compare, identify, simulate, paper, bench, cost, warmup,
 )  # fmt: skip
 
 app = typer.Typer(

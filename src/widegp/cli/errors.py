@@ -95,6 +95,10 @@ def _sentence(error: Exception) -> str | None:
         return MEMORY
     if isinstance(error, OSError):
         return _about_file(error)
+    if isinstance(error, ModuleNotFoundError):
+        from widegp.extras import missing_words
+
+        return missing_words(error.name or "")
     # TableError, ModelFileError and the checks of the estimator are all of this kind.
     if isinstance(error, ValueError):
         return str(error)

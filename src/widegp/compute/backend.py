@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
@@ -9,10 +10,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from widegp.kernels.base import Kernel
+from widegp.neighbors.jit import COMPILED
 
 Array = Any
 
 BLOCK_BYTES = 256 * 2**20
+WITHOUT_NUMBA = "Numba is not installed, so that fits take longer; pip install 'widegp[fast]'."
 
 
 class Block(NamedTuple):
@@ -168,7 +171,10 @@ class Backend(Protocol):
 
 
 def choose_backend(kernel: Kernel, name: str = "auto") -> Backend:
-    """``"native"`` for kernels with a native form where no accelerator is found, ``"xla"`` otherwise."""
+    """``"native"`` for kernels with a native form where no accelerator is found, ``"xla"`` otherwise.
+
+    Without Numba the native loops would take hours: XLA then stands in for them.
+    """
     if name not in ("auto", "native", "xla"):
         raise ValueError(f"Unknown backend {name!r}; choose 'auto', 'native' or 'xla'.")
     native = kernel.native_form() is not None
@@ -176,10 +182,12 @@ def choose_backend(kernel: Kernel, name: str = "auto") -> Backend:
         raise ValueError(f"{type(kernel).__name__} has no closed form; use backend='xla' for it.")
     if name == "auto":
         name = "native" if native and not _accelerator() else "xla"
-    if name == "native":
+    if name == "native" and COMPILED:
         from widegp.compute.native import NativeBackend
 
         return NativeBackend()
+    if name == "native":
+        warnings.warn(WITHOUT_NUMBA, UserWarning, stacklevel=2)
     from widegp.compute.xla import XlaBackend
 
     return XlaBackend()

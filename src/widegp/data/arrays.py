@@ -47,6 +47,15 @@ def chunks(n: int, bytes_per_row: int) -> list[slice]:
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
+def appended(X: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """X (n, I) followed by ``more`` (q, I), kept beside X."""
+    out = empty_beside(X, (len(X) + len(more), *X.shape[1:]), X.dtype)
+    for part in chunks(len(X), 8 * X.shape[1]):
+        out[part] = X[part]
+    out[len(X) :] = more
+    return out
+
+
 def take(
     X: np.ndarray,
     rows: np.ndarray | None = None,

@@ -149,15 +149,22 @@ def _curve(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return knots, scores
 
 
-def _piecewise(x: np.ndarray, left: np.ndarray, right: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """The line through the points (left, right), continued by the mean slope of its outer parts."""
+def tail_slopes(left: np.ndarray, right: np.ndarray, scores: np.ndarray) -> tuple[float, float]:
+    """Slopes below and above the points (left, right); 1 where there is but one point."""
     if len(left) == 1:
-        return x - left[0] + right[0]
+        return 1.0, 1.0
     tail = TAIL * (scores[-1] - scores[0])
     low = max(1, int(np.searchsorted(scores, scores[0] + tail)))
     high = min(len(left) - 2, int(np.searchsorted(scores, scores[-1] - tail)))
     below = (right[low] - right[0]) / (left[low] - left[0])
-    above = (right[-1] - right[high]) / (left[-1] - left[high])
+    return below, (right[-1] - right[high]) / (left[-1] - left[high])
+
+
+def _piecewise(x: np.ndarray, left: np.ndarray, right: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """The line through the points (left, right), continued by the mean slope of its outer parts."""
+    if len(left) == 1:
+        return x - left[0] + right[0]
+    below, above = tail_slopes(left, right, scores)
     # Rounding may carry a value past the knot that it lies before: neighbours would change their order.
     part = np.searchsorted(left, x, side="right").clip(1, len(left) - 1)
     out = np.interp(x, left, right).clip(right[part - 1], right[part])

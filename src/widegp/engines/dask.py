@@ -238,8 +238,11 @@ def _apply(model: tuple[Form, tuple[Any, ...]], block: Block, target: tuple[np.n
 
 def _use_own_threads() -> None:
     from distributed import get_worker
-    from numba import config, set_num_threads
 
+    try:
+        from numba import config, set_num_threads
+    except ImportError:
+        return
     set_num_threads(min(get_worker().state.nthreads, config.NUMBA_NUM_THREADS))
 
 

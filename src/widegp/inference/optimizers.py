@@ -35,6 +35,8 @@ GAIN_PER_ROW = 1e-6
 STEP = 1e-3
 FLATTEST = 1e-6
 LONGEST = 1.0
+# b1, b2 and eps of Adam, as its authors have them.
+FIRST_DECAY, SECOND_DECAY, LEAST_ROOT = 0.9, 0.999, 1e-8
 
 
 class _OutOfTime(Exception):
@@ -258,32 +260,29 @@ def differences(slope: Callable[[Floats], Floats], z: Floats, here: Floats) -> F
 
 
 def adam(task: Task, z: np.ndarray, rates: np.ndarray) -> Optimum:
-    """optax's Adam with one learning rate per entry of z; the last point is the one returned.
+    """Adam (Kingma and Ba 2015, algorithm 1) with one learning rate per entry of z; returns the last point.
 
-    Scale by the rates after Adam's own normalisation: a step moves an entry by at most about its rate.
+    m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  z -= rate m^ / (sqrt(v^) + eps), where m^ and v^ are
+    divided by 1 - b1^t and 1 - b2^t: a step moves an entry by at most about its rate.
     """
-    import jax
-    import jax.numpy as jnp
-    import optax
-
     low, high = np.array(task.bounds).T
     recorded = Recorded(task)
     reason = Reason.MAX_ITER
-    with jax.enable_x64(True):
-        transform = optax.scale_by_adam()
-        state = transform.init(jnp.asarray(z))
-        for step in range(1, task.max_iter + 1):
-            try:
-                value, gradient = recorded(z)
-            except _OutOfTime:
-                reason = Reason.BUDGET
-                break
-            if step > 1:
-                recorded.path.append(value * task.n_rows)
-            update, state = transform.update(jnp.asarray(gradient), state)
-            z = np.clip(z - rates * np.asarray(update), low, high)
-            if task.on_iteration:
-                task.on_iteration(value * task.n_rows, z)
+    mean, square = np.zeros_like(z), np.zeros_like(z)
+    for step in range(1, task.max_iter + 1):
+        try:
+            value, gradient = recorded(z)
+        except _OutOfTime:
+            reason = Reason.BUDGET
+            break
+        if step > 1:
+            recorded.path.append(value * task.n_rows)
+        mean = (1 - FIRST_DECAY) * gradient + FIRST_DECAY * mean
+        square = (1 - SECOND_DECAY) * gradient**2 + SECOND_DECAY * square
+        root = np.sqrt(square / (1 - SECOND_DECAY**step))
+        z = np.clip(z - rates * (mean / (1 - FIRST_DECAY**step)) / (root + LEAST_ROOT), low, high)
+        if task.on_iteration:
+            task.on_iteration(value * task.n_rows, z)
     failed = recorded.best_z is None
     return Optimum(
         z, recorded.path[-1] if recorded.path else np.inf, Reason.FAILED if failed else reason,

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
+
+# Standard deviations to either side that chance is granted: whoever adds rows daily should not be called
+# to a new fit every month by chance alone.
+SIGMAS = 3.0
+# Rows whose mean score is nearly normal; of fewer, a single row far out would look like another world.
+LEAST_ROWS = 20
 
 
 class Reason(StrEnum):
@@ -74,6 +82,56 @@ class Direction:
 
 
 @dataclass(frozen=True)
+class Growth:
+    """How well rows that came after the fit were foretold, each from all rows before it.
+
+    rows : how many.    score : mean log density of their targets, in nats and the units of y.
+    expected : what it would be on average if they were like the rows of the fit, of which some were left out
+        to tell, or if the model were right, where there were none.
+    chance, doubt : sd of the score, by the scatter of the rows of the fit or of these, whichever is larger,
+        and sd of what is expected.
+    """
+
+    rows: int
+    score: float
+    expected: float
+    chance: float
+    doubt: float = 0.0
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Ends between which the score of such rows lies but for one time in 370."""
+        reach = SIGMAS * math.hypot(self.chance, self.doubt)
+        return self.expected - reach, self.expected + reach
+
+    @property
+    def refit_due(self) -> bool:
+        """Whether the rows were foretold worse than chance explains; few rows cannot tell."""
+        return self.rows >= LEAST_ROWS and not self.score >= self.range[0]
+
+    @property
+    def words(self) -> str:
+        """One line."""
+        low, high = self.range
+        due = "; a new fit is due" if self.refit_due else ""
+        return (
+            f"{self.rows:,} rows were foretold with a log density of {self.score:.3f} on average; rows like"
+            f" those of the fit have {self.expected:.3f}, by chance {low:.3f} to {high:.3f}{due}."
+        )
+
+    @classmethod
+    def pooled(cls, parts: Sequence[Growth]) -> Growth:
+        """Of all rows of several parts: their chances are independent, what they are compared with is not."""
+        rows = sum(part.rows for part in parts)
+        score, expected, doubt = (
+            sum(part.rows * getattr(part, name) for part in parts) / rows
+            for name in ("score", "expected", "doubt")
+        )
+        chance = math.hypot(*(part.rows * part.chance for part in parts)) / rows
+        return cls(rows, score, expected, chance, doubt)
+
+
+@dataclass(frozen=True)
 class FitResult:
     """The record of a fit.
 
@@ -82,7 +140,9 @@ class FitResult:
     parameters about which the data say less than the priors, by the common scale of vectors where there are
     more than 40 parameters; ``seconds`` the wall time by stage; ``notes`` what else a reader must know, such
     as parameters at an end of their range; ``credible_intervals`` of level 0.95 by parameter, where the
-    posterior of the parameters was made.
+    posterior of the parameters was made; ``growth`` how well rows were foretold that were added later, and
+    ``left_out`` what that is compared with: mean and sd of log p(t), t = (z - E z) / sd z, over so many
+    left-out rows of the fit.
     """
 
     reason: Reason
@@ -100,7 +160,16 @@ class FitResult:
     seconds: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     credible_intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    growth: tuple[Growth, ...] = ()
+    left_out: tuple[float, float, int] | None = None
 
     @property
     def converged(self) -> bool:
         return self.reason.converged
+
+    @property
+    def refit_due(self) -> bool:
+        """Whether the rows added last, or all rows added since the fit, were foretold worse than chance
+        explains: the parameters no longer suit what is coming in.
+        """
+        return bool(self.growth) and (self.growth[-1].refit_due or Growth.pooled(self.growth).refit_due)

@@ -2,6 +2,7 @@
 
 from widegp.neighbors.blocks import localise, locality_blocks
 from widegp.neighbors.cells import Cells
+from widegp.neighbors.later import nearest_before
 from widegp.neighbors.ordering import conditioning_order
 from widegp.neighbors.search import NeighborIndex, nearest, nearest_earlier
 
@@ -12,5 +13,6 @@ __all__ = [
     "localise",
     "locality_blocks",
     "nearest",
+    "nearest_before",
     "nearest_earlier",
 ]

@@ -26,7 +26,7 @@ PROPOSED = 4
 class Cells:
     """Centres c_k (C, E) of the cells, their rows members_k, and the ``count`` rows around each of them.
 
-    points : (n, E), the table.
+    points : (n, E), the table.    first : the cells before rows came that they were not fitted to, if any.
 
     A point belongs to the cell of the row nearest to it, whose own neighbours are around that cell; rows are
     looked for in the PROPOSED cells whose centres are nearest. So its cell depends on nothing but the point
@@ -37,16 +37,18 @@ class Cells:
     centres: np.ndarray
     members: list[np.ndarray]
     count: int
+    first: Cells | None = field(default=None, repr=False)
     _around: dict[int, np.ndarray] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, points: np.ndarray, cell_rows: int, count: int) -> Cells:
-        """Cells of about ``cell_rows`` of the points (n, E).
+    def of(cls, points: np.ndarray, cell_rows: int, count: int, laid: int | None = None) -> Cells:
+        """Cells of about ``cell_rows`` of the points (n, E), or of the first ``laid`` of them.
 
         Rows are halved again and again along the direction in which they vary most, and moved to the nearest
         centre by a few steps of Lloyd's algorithm.
         """
-        points = as_points(points)
+        everything = as_points(points)
+        points = everything[:laid]
         # In a file the points would be read once for each halving.
         space = principal_coordinates(points) if is_mapped(points) else points
         centres, members = [], []
@@ -54,7 +56,20 @@ class Cells:
             found, owner = _lloyd(points[run], bisect(space[run], np.arange(len(run)), cell_rows))
             centres.append(found)
             members += [run[owner == k] for k in range(len(found))]
-        return cls(points, np.concatenate(centres), members, count)
+        cells = cls(points, np.concatenate(centres), members, count)
+        return cells if len(points) == len(everything) else cells.with_later(everything)
+
+    def with_later(self, points: np.ndarray) -> Cells:
+        """The same with rows that have come since, the last of ``points`` (n, E), each in the cell that holds
+        it. Cells stay where the first rows put them, so that it does not matter in how many steps rows came.
+        """
+        first = self.first or self
+        points, laid = as_points(points), len(first.points)
+        owner = first.holding(points[laid:])
+        members = [
+            np.concatenate([rows, laid + np.flatnonzero(owner == k)]) for k, rows in enumerate(first.members)
+        ]
+        return Cells(points, first.centres, members, self.count, first)
 
     @cached_property
     def _sizes(self) -> np.ndarray:

@@ -71,6 +71,7 @@ class InvertedLists:
         rotation = np.linalg.qr(np.random.default_rng(0).standard_normal((width, width)))[0]
         self._rotation = rotation[:n_columns].astype(np.float32)
         self._probes, self._oversampling = self._n_lists, _OVERSAMPLING[-1]
+        self.tuned_for = -1
         self._fit(sample, plain=n_columns <= _PLAIN_COLUMNS)
 
     def _sample(self, points: np.ndarray) -> np.ndarray:
@@ -108,6 +109,7 @@ class InvertedLists:
         added, (len(self), I), each apart from itself. Where codes cannot reach it, as next to wild rows they
         may not, rows are stored as they are from then on.
         """
+        self.tuned_for = count
         sample = np.ascontiguousarray(added[:: max(1, len(added) // _PROBE_ROWS)])
         everything = np.full(len(sample), len(added))
         truth = scan(added, sample, np.zeros_like(everything), everything, count + 1)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
-from widegp.data.arrays import empty_beside
+from widegp.data.arrays import appended, empty_beside
 from widegp.neighbors.lists import InvertedLists, has_faiss
 from widegp.neighbors.scan import as_points, scan
 
@@ -76,17 +78,27 @@ class NeighborIndex:
     reference : x, (n, I); kept, not copied, if it is float32 or float64 in C order.
     method, recall : as for ``nearest_earlier``; recall is tuned on reference rows, and queries unlike all of
         them find a smaller share.
+    laid : rows at the beginning of the reference that an approximate search is fitted to, by default all;
+        the others are searched exactly.
     """
 
-    def __init__(self, reference: np.ndarray, method: str = "auto", recall: float = RECALL) -> None:
+    def __init__(
+        self, reference: np.ndarray, method: str = "auto", recall: float = RECALL, laid: int | None = None
+    ) -> None:
         self.reference = as_points(reference)
+        self.laid = len(self.reference) if laid is None else laid
         self.recall = recall
         self._lists: InvertedLists | None = None
-        self._tuned_for = -1
-        self._device = _on_device(method, len(self.reference))
-        if not self._device and not _is_exact(method, 1, recall, len(self.reference)):
-            self._lists = InvertedLists(self.reference)
-            self._lists.add(self.reference)
+        self._device = _on_device(method, self.laid)
+        if not self._device and not _is_exact(method, 1, recall, self.laid):
+            self._lists = InvertedLists(self.reference[: self.laid])
+            self._lists.add(self.reference[: self.laid])
+
+    def grown(self, rows: np.ndarray) -> NeighborIndex:
+        """The same with further ``rows`` (q, I) at the end, none of which is ``laid``."""
+        grown = copy.copy(self)
+        grown.reference = appended(self.reference, as_points(rows))
+        return grown
 
     def query(self, queries: np.ndarray, count: int) -> np.ndarray:
         """The `count` reference rows nearest to each query, nearest first: (q, I) -> (q, count) int32."""
@@ -104,15 +116,14 @@ class NeighborIndex:
             return nearest_on_device(self.reference, queries, np.full(size, n), count)
         if self._lists is None or count >= n or count == 0:
             return scan(self.reference, queries, np.zeros(size, np.int64), np.full(size, n), count)
-        if self._tuned_for != count:
-            self._lists.tune(self.reference, count, self.recall)
-            self._tuned_for = count
+        if self._lists.tuned_for != count:
+            self._lists.tune(self.reference[: self.laid], count, self.recall)
         found = np.empty((size, count), np.int32)
         for start in range(0, size, _BATCH):
             batch = queries[start : start + _BATCH]
-            ends = np.full(len(batch), n)
+            later, end = np.full(len(batch), self.laid), np.full(len(batch), n)
             found[start : start + _BATCH] = _ranked(
-                self.reference, batch, self._lists.propose(batch, count), ends, ends, count
+                self.reference, batch, self._lists.propose(batch, count), later, end, count
             )
         return found
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from widegp.extras import needed
 from widegp.report.formatting import SUPERSCRIPTS
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def new_figure(size: tuple[float, float] = SIZE) -> tuple[Figure, Axes]:
 
 def new_panels(count: int, size: tuple[float, float] = SIZE) -> tuple[Figure, list[Axes]]:
     """``count`` such panels above each other, which share their x axis."""
+    needed("matplotlib")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained", dpi=180)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
 
 from widegp.compute import native_arc
 from widegp.kernels.arc import ArcForm
 from widegp.kernels.base import Kernel
+from widegp.neighbors.jit import COMPILED, njit
 
 RowCovariance = Callable[[np.ndarray], np.ndarray]
 """Rows M (s,) -> their covariance (s, s), lower triangle; C order, and free to be overwritten."""
@@ -23,7 +23,7 @@ def row_covariance(kernel: Kernel, X: np.ndarray, features: np.ndarray | None = 
     if features is None:
         features = np.empty((len(X), 0))
     form = kernel.native_form()
-    if form is not None:
+    if form is not None and COMPILED:
         return _closed(form, X, features)
 
     def general(rows: np.ndarray) -> np.ndarray:
