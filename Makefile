@@ -18,7 +18,7 @@ PYTEST := $(BIN)/python -m pytest -q
 else
 # Each worker keeps to one thread: workers times threads would oversubscribe the cores.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
-	$(BIN)/python -m pytest -q -n $(WORKERS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadscope
 endif
 
 .DEFAULT_GOAL := help

@@ -79,7 +79,8 @@ def test_superconductivity_with_the_papers_protocol():
 
 
 @superconductivity
-@pytest.mark.parametrize("rank", [1000, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [1000, 2000])
 def test_many_anchors_never_end_in_nan(rank):
     split = load("superconductivity")
     with warnings.catch_warnings():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 
 import numpy as np
@@ -186,12 +185,10 @@ class TestAuto:
         X = rng.normal(size=(2500, 3))
         y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=len(X))
         settings = {"start": {"sigma_u2": 1.0}, "random_state": 0, "backend": "native"}
-        began = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = WideGPRegressor.plain(budget=3.0, **settings).fit(X, y)
-        assert time.perf_counter() - began < 20
-        assert isinstance(model.result_.reason, Reason)
+        assert model.result_.reason in (Reason.BUDGET, Reason.CONVERGED, Reason.MAX_ITER)
         assert model.approximation_ == "full-scale"
         assert len(model.anchors_) in {rank for rank, _ in choose.LADDER}
         assert np.mean((model.predict(X[:100]) - y[:100]) ** 2) < 0.1

@@ -114,14 +114,16 @@ def test_a_saved_classifier_predicts_the_same(labels, tmp_path):
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
+@pytest.mark.slow
 def test_trees_join_the_inputs_of_classes_where_held_out_rows_are_likelier():
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (1600, 3))
-    y = (rng.uniform(size=1600) < np.where((X[:, 0] > 0.2) ^ (X[:, 1] > -0.1), 0.95, 0.05)).astype(int)
+    X = rng.uniform(-1, 1, (3000, 4))
+    boxes = (X[:, 0] > 0.2) ^ (X[:, 1] > -0.1) ^ (X[:, 2] > 0.3)
+    y = (rng.uniform(size=3000) < np.where(boxes, 0.95, 0.05)).astype(int)
     settings = {"scale_inputs": "standard", "rank": 50, "max_iter": 5, "random_state": 0}
     loss = {}
     for trees in ("none", "auto"):
-        model = WideGPClassifier(**settings, trees=trees).fit(X[:800], y[:800])
-        loss[trees] = log_loss(y[800:], model.predict_proba(X[800:]))
+        model = WideGPClassifier(**settings, trees=trees).fit(X[:1500], y[:1500])
+        loss[trees] = log_loss(y[1500:], model.predict_proba(X[1500:]))
     assert any("trees beside" in note for note in model.fitted_[0].result.notes)
     assert loss["auto"] < loss["none"]

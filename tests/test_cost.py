@@ -283,7 +283,11 @@ print(fit(n) - before)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process as Linux tells it")
 @pytest.mark.parametrize(
-    "case", [("vfe", 100_000, 10, 300, 0), ("full-scale", 8_000, 20, 150, 10)], ids=lambda case: case[0]
+    "case",
+    [
+        pytest.param(("vfe", 100_000, 10, 300, 0), marks=pytest.mark.slow, id="vfe"),
+        pytest.param(("full-scale", 8_000, 20, 150, 10), id="full-scale"),
+    ],
 )
 def test_memory_is_predicted_from_above_and_not_by_far(case):
     # The small fit before has loaded what a first fit loads.

@@ -223,13 +223,15 @@ def test_agrees_with_scikit_learn(simulated):
 
 
 def test_a_study_is_kept_with_the_model(simulated, tmp_path):
-    model = TableModel.fit(simulated, "y", approximation="vfe", rank=8, max_iter=3)
+    quick = {"approximation": "vfe", "rank": 8, "max_iter": 3, "metric": "iso", "noise": "constant"}
+    quick |= {"scale_inputs": "standard", "trees": "none", "posterior": "map", "target_transform": None}
+    model = TableModel.fit(simulated, "y", **quick)
     model.save(tmp_path / "m")
     again = TableModel.load(tmp_path / "m")
     assert again.study.ranking == model.study.ranking
     np.testing.assert_array_equal(again.study.X, model.study.X)
     np.testing.assert_array_equal(again.inputs_held(), model.study.X)
-    unseen = TableModel.fit(simulated, "y", test_fraction=0, approximation="vfe", rank=8, max_iter=3)
+    unseen = TableModel.fit(simulated, "y", test_fraction=0, **quick)
     assert unseen.study is None
 
 

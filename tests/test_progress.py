@@ -219,7 +219,7 @@ class TestDisplay:
 
     def test_a_budget_is_shown_beside_the_estimate(self):
         time = self.facts(seconds_left=700.0, budget=60.0)["time"]
-        assert "11:39 left (estimate)" in time and "at most 0:59 left to optimise" in time
+        assert "11:39 left (estimate)" in time and "0:59 left of the budget" in time
 
     def test_it_can_be_called_with_anything_a_fit_may_say(self):
         display = FitDisplay(Console(file=io.StringIO(), force_terminal=True, width=100))

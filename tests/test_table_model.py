@@ -221,7 +221,9 @@ class TestFrames:
     def fitted(self):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return TableModel.fit(awkward(), target="price", approximation="vfe", rank=30, test_fraction=0.25)
+            return TableModel.fit(
+                awkward(), target="price", approximation="vfe", rank=30, test_fraction=0.25, trees="none"
+            )
 
     def test_frames_of_every_library_give_the_same_model(self, fitted):
         frame = awkward()
@@ -260,7 +262,7 @@ class TestFrames:
         assert fitted.provenance["rows_conditioned_on"] == 398
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            settings = {"approximation": "vfe", "rank": 30, "test_fraction": 0.25}
+            settings = {"approximation": "vfe", "rank": 30, "test_fraction": 0.25, "trees": "none"}
             kept = TableModel.fit(awkward(), target="price", keep_held_out=True, **settings)
             split = split_table(awkward(), TableSettings("price", test_fraction=0.25))
         assert kept.provenance["rows_conditioned_on"] == len(split.y)
@@ -313,7 +315,7 @@ class TestStreamed:
             # Rows in files are fitted without the choices on held-out rows, which need them in memory.
             settings = {"approximation": "vfe", "rank": 30, "test_fraction": 0.25, "max_iter": 4}
             settings |= {"metric": "iso", "noise": "constant", "scale_inputs": "standard"}
-            settings |= {"target_transform": None}
+            settings |= {"target_transform": None, "trees": "none"}
             stored = TableModel.fit(tmp_path, "price", **settings)
             monkeypatch.undo()
             memory = TableModel.fit(frame, "price", **settings)

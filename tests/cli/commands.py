@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from widegp.cli.app import app
 
-QUICK = ("--approximation", "vfe", "--rank", "8")
+QUICK = ("--approximation", "vfe", "--rank", "8", "--plain")
 
 
 def houses(n: int = 80, seed: int = 0) -> pd.DataFrame:

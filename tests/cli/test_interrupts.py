@@ -64,7 +64,7 @@ def broken_off(*_, **__):
         raise RuntimeError("a callback failed") from None
 
 
-@pytest.mark.parametrize("where", ["load", "predict_batch"])
+@pytest.mark.parametrize("where", ["load", "predict_columns"])
 def test_an_interrupted_prediction_says_that_its_file_was_not_written(
     where, model, table, tmp_path, monkeypatch
 ):

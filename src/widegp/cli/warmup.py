@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import typer
+
+from widegp.cli import options
 
 # More pairs of rows than NumPy compares, so that the compiled search runs too.
 ROWS, INPUTS, RANK, NEIGHBORS = 1_100, 3, 20, 5
 
 
-def warmup() -> None:
+def warmup(as_json: options.Json = False) -> None:
     """Compile once for this processor what a first fit would otherwise wait for.
 
     What is compiled is kept beside the package, or where NUMBA_CACHE_DIR says, until widegp changes.
 
     \b
-    Example:
+    Examples:
       widegp warmup
+      widegp warmup --json
     """
-    typer.echo("Compiling once for this processor ...", nl=False)
+    if not as_json:
+        typer.echo("Compiling once for this processor ...", nl=False)
     began = time.perf_counter()
     import numpy as np
 
@@ -29,4 +34,5 @@ def warmup() -> None:
     # A variance for every input needs whatever one for all of them does, and one loop more.
     kernel = Mixed(sigma_u2=np.full(INPUTS, 1 / INPUTS))
     evaluation(*table(ROWS, INPUTS), "full-scale", kernel, 0.1, RANK, NEIGHBORS)()
-    typer.echo(f" {time.perf_counter() - began:.0f} s.")
+    seconds = time.perf_counter() - began
+    typer.echo(json.dumps({"seconds": seconds}) if as_json else f" {seconds:.0f} s.")

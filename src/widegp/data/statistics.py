@@ -12,6 +12,7 @@ import numpy as np
 from widegp.data import kinds
 from widegp.data.errors import quoted
 from widegp.data.kinds import FOLDS, Column, LeftOutMeans
+from widegp.data.level_means import level_means
 from widegp.data.tables import NO_NAME
 from widegp.data.values import LARGEST_EXACT, Values
 from widegp.notices import Notice
@@ -30,8 +31,6 @@ LEAST_ID_ROWS = 20
 LIKE_AN_ID = re.compile(r"(^|[^a-z])(id|ids|idx|index|key|uuid|guid|row|rownum|rowid|nr|no)$", re.I)
 # The median is that of at least so many values, evenly spread over the rows.
 SAMPLED = 50_000
-# How many rows of its own a level needs for its mean to count as much as that of all rows.
-LEAST_SHRINKAGE, MOST_SHRINKAGE = 1.0, 1000.0
 
 
 class Statistics:
@@ -207,20 +206,6 @@ class LevelStatistics(Statistics):
         found = [level_means(without[:, :, k]) for k in range(FOLDS)]
         means = np.array([np.append(per_level, mean) for per_level, mean in found])
         return LeftOutMeans(self.places, means, np.empty(0, int))
-
-
-def level_means(sums: np.ndarray) -> tuple[np.ndarray, float]:
-    """(s_l + m s / n) / (n_l + m) per level from sums (3, L) of 1, y, y^2, and s / n.
-
-    m = W / B, the variance within levels over that between them, as in a one-way layout of random effects.
-    """
-    n, s, q = sums
-    total, mean = max(n.sum(), 1.0), s.sum() / max(n.sum(), 1.0)
-    levels = n > 0
-    within = (q[levels] - s[levels] ** 2 / n[levels]).sum() / max(total - levels.sum(), 1)
-    between = max(q.sum() / total - mean**2 - within, 0.0)
-    m = np.clip(within / between if between > 0 else np.inf, LEAST_SHRINKAGE, MOST_SHRINKAGE)
-    return (s + m * mean) / (n + m), float(mean)
 
 
 def statistics_of(blank: Column) -> Statistics:

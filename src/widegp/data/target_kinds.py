@@ -59,7 +59,8 @@ def target_kind(source: TableSource, target: str, asked: str | None = None) -> T
 def _are_classes(column: pa.ChunkedArray, values: pa.Array, category: bool) -> bool:
     import pyarrow as pa
 
-    if not 2 <= len(values) <= MOST_CLASSES:
+    # Words that hardly repeat are names, not classes.
+    if not 2 <= len(values) <= min(MOST_CLASSES, max(2, len(column) // 2)):
         return False
     if category or pa.types.is_boolean(column.type):
         return True

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from widegp.data.kinds import FOLDS
-from widegp.data.statistics import level_means
+from widegp.data.level_means import level_means
 from widegp.registry import saveable
 
 # A column qualifies with more values than a few levels have, and with rows enough for each on average.
