@@ -262,8 +262,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     ) -> Self:  # fmt: skip
         """Estimate the parameters from X (n, I), y (n,) or (n, T) and prepare predictions.
 
-        T outputs are independent given inputs and metric, which are chosen once for all; kernel parameters,
-        warp, noise and tails are each output's own. Weights and other likelihoods are of one output.
+        T outputs share inputs and metric; kernel parameters, warp, noise and tails are each output's own.
+        Weights and other likelihoods are of one output.
 
         ``sample_weight`` (n,): a row of weight w counts as w rows with the same target. ``noise_variance``,
         (n,) or a number: variances of y given f where they are known, in the units of y squared; the noise is

@@ -14,7 +14,7 @@ from widegp.choices.chosen import Chosen
 from widegp.choices.gradients import mean_gradients
 from widegp.choices.left_out import NEIGHBORS, left_out
 from widegp.choices.metric import gradient_moment, learned_map
-from widegp.choices.search import CERTAIN, LARGEST_LOSS, POWERS, STRENGTHS, Verdict
+from widegp.choices.search import CERTAIN, LARGEST_LOSS, LOSS_PER_GAIN, POWERS, STRENGTHS, Verdict
 from widegp.choices.trials import Form
 from widegp.conditioning import TrainingRows
 from widegp.inference.fit import Fitted
@@ -239,7 +239,8 @@ class Judged:
         rmse = float(np.sqrt(np.mean(self.residual**2) / np.mean(other.residual**2))) - 1
         error = float(gain.std() / np.sqrt(len(gain)))
         certain = gain.mean() > CERTAIN * error
-        kept = self.score > other.score and rmse <= LARGEST_LOSS and (certain or not self.bold)
+        near = rmse <= max(LARGEST_LOSS, LOSS_PER_GAIN * float(gain.mean()))
+        kept = self.score > other.score and near and (certain or not self.bold)
         return Verdict(self.words, -float(gain.mean()), error, rmse, kept)
 
 
