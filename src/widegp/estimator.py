@@ -78,8 +78,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     metric : ``"iso"``, one sigma_u2 for all directions of the inputs; ``"ard"``, one per input, as with
         ``ard=True``; ``"learned"``, hidden weights whose covariance is learned from the gradients of a first
         fit (``metric_``); ``"auto"``, the one that predicts held-out training rows best.
-    trees : ``"none"``, or ``"auto"``: what boosted trees predict of the target, cross-fitted, is one more
-        input where left-out training rows are predicted better by it.
+    trees : ``"none"``, or ``"auto"``: boosted trees' cross-fitted predictions are an input where they help.
     noise : ``"constant"``; ``"varying"``, sigma_eps2 exp(h(x)) with h learned from residuals; or ``"auto"``,
         which also learns from left-out rows how targets scatter about predictions, where not like a Gaussian.
     noise_fraction : eta; the noise starts at eta times the mean of K(x, x), eq. (nugget_frac).
