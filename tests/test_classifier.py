@@ -33,6 +33,7 @@ def test_scikit_learns_contract(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
 def test_probabilities_are_learned_and_calibrated():
     X, y, p = table(900)
     model = WideGPClassifier(rank=60, neighbors=10, random_state=0).fit(X[:600], y[:600])

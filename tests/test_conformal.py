@@ -209,6 +209,7 @@ class TestRegressor:
             warnings.simplefilter("ignore")
             return self.model(**changes).fit(*self.table(n, seed))
 
+    @pytest.mark.slow
     def test_covers_what_it_says_on_average_although_the_noise_is_wrong(self):
         # Every start at wrong fixed parameters: the fit must not be what makes the coverage right.
         wrong = {"start": {"sigma_u2": 0.5, "sigma_eps2": 1e-3}, "max_iter": 0}

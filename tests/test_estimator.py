@@ -292,6 +292,7 @@ class TestSettings:
         assert model.params_["weights"].shape == (4,)
         assert metrics.rmse(y, model.predict(X)) < 0.5
 
+    @pytest.mark.slow
     def test_a_quadrature_kernel(self):
         X, y = table(n=25)
         with warnings.catch_warnings():

@@ -142,6 +142,7 @@ class TestFitted:
         again = load(tmp_path / "m.widegp")
         np.testing.assert_array_equal(again.predict_interval(X, 0.5), model.predict_interval(X, 0.5))
 
+    @pytest.mark.slow
     def test_the_plain_model_and_noise_as_asked_have_none(self, fitted):
         _, X, y = fitted
         with warnings.catch_warnings():

@@ -142,6 +142,7 @@ def test_the_default_choices_find_few_inputs_among_many_and_are_kept_in_a_file(t
     np.testing.assert_array_equal(same.predict(X[180:]), model.predict(X[180:]))
 
 
+@pytest.mark.slow
 def test_noise_that_varies_is_recovered_and_predicted():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (600, 1))
