@@ -250,7 +250,8 @@ def fit_whole(rivals: Sequence[Whole]) -> list[Judged]:
     ``rivals`` differ in their inputs. First the fit that predicts left-out rows best, with notes on all that
     was tried; then, where the average with it is better still, another.
     """
-    return [_of_all_rows(judged) for judged in _decided([rival.part() for rival in rivals])]
+    best, *others = (_of_all_rows(judged) for judged in _decided([rival.part() for rival in rivals]))
+    return [best if best.tails is None else best.noted(best.tails.words), *others]
 
 
 def _of_all_rows(judged: Judged) -> Judged:
@@ -322,6 +323,4 @@ def _averaged(best: Judged, made: list[Judged], verdicts: list[Verdict]) -> list
     likely = verdict.kept and verdict.difference < -LIKELY * verdict.error
     if likely:
         notes.append(f"Predictions are {verdict}.")
-    if best.tails is not None:
-        notes.append(best.tails.words)
     return [replace(best, notes=tuple(notes)), *([other] if likely else [])]
