@@ -15,7 +15,7 @@ from scipy.stats import kstest, norm
 from widegp import WideGPRegressor, load
 from widegp.data.preprocessing import TargetScaler
 from widegp.predictive import Tailed, WarpedGaussian
-from widegp.tails import Tails, judged_tails
+from widegp.tails import NORMAL, Tails, judged_tails, tails_together
 from widegp.warps import FittedWarp
 
 LAW = Tails(np.array([0.7, 0.25, 0.05]), np.array([0.4, 1.5, 6.0]))
@@ -67,6 +67,40 @@ class TestFit:
     def test_a_model_of_half_the_width_is_put_right(self):
         found = judged_tails(2 * np.random.default_rng(0).normal(size=1000)).tails
         assert found.sd == pytest.approx(2, rel=0.1)
+
+
+class TestTogether:
+    """Two models of unlike sizes whose errors are independent: their average is wider than its errors."""
+
+    @pytest.fixture
+    def models(self):
+        rng = np.random.default_rng(0)
+        errors, sds = rng.normal(size=(2, 4000)) * [[1.0], [2.0]], np.full((2, 4000), [[1.0], [2.0]])
+        return errors, sds
+
+    @staticmethod
+    def log_density(errors: np.ndarray, sds: np.ndarray, laws: list[Tails]) -> np.ndarray:
+        parts = [law.log_density(e / s) - np.log(s) for law, e, s in zip(laws, errors, sds, strict=True)]
+        return np.logaddexp(*parts) - np.log(2)
+
+    def test_no_other_factors_are_likelier(self, models):
+        errors, sds = models
+        laws = tails_together(errors / sds, -np.log(sds), [NORMAL, NORMAL])
+        best = self.log_density(errors, sds, laws).mean()
+        grid = itertools.product(np.geomspace(0.2, 2, 25), repeat=2)
+        others = [[Tails(np.ones(1), np.array([c])) for c in pair] for pair in grid]
+        assert max(self.log_density(errors, sds, laws).mean() for laws in others) <= best + 1e-5
+        assert self.log_density(errors, sds, [NORMAL, NORMAL]).mean() < best - 0.01
+
+    def test_parts_belong_to_their_model(self, models):
+        errors, sds = models
+        laws = tails_together(errors / sds, -np.log(sds), [LAW, NORMAL])
+        assert [len(law.weights) for law in laws] == [3, 1]
+        assert [law.weights.sum() for law in laws] == pytest.approx([1, 1])
+
+    def test_few_rows_leave_the_laws_as_they_are(self, models):
+        errors, sds = (part[:, :199] for part in models)
+        assert tails_together(errors / sds, -np.log(sds), [LAW, NORMAL]) == [LAW, NORMAL]
 
 
 class TestPredictive:

@@ -9,6 +9,7 @@ about the same mean have any such shape. They are learned from rows that were le
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,11 +24,12 @@ LEAST_ROWS = 200
 MOST_PARTS, FOLDS, ROUNDS = 3, 5, 200
 # Standard errors by which a further part must be likelier on rows that it was not fitted to.
 CERTAIN = 2.0
-NARROWEST, WIDEST = 0.02, 50.0
+NARROWEST, WIDEST, LEAST_WEIGHT = 0.02, 50.0, 1e-6
 # Change of the logarithm of a factor below which a round has changed nothing.
 SETTLED = 1e-4
 # Halvings of an interval after which the ends are neighbouring doubles, for most intervals.
 HALVINGS = 60
+FIELDS = ("weights", "factors")
 
 
 @saveable
@@ -101,37 +103,76 @@ def judged_tails(scores: np.ndarray, most_parts: int = MOST_PARTS) -> JudgedTail
 
     Each further part must make rows likelier that its own fit has not seen, by `CERTAIN` standard errors.
     """
-    chosen, before = 0, -0.5 * (scores**2 + np.log(2 * np.pi))
+    chosen, before = None, -0.5 * (scores**2 + np.log(2 * np.pi))
     for n_parts in range(1, most_parts + 1 if len(scores) >= LEAST_ROWS else 1):
-        after = _cross_fitted(scores, n_parts)
+        law = _likeliest(scores, _spread_out(scores, n_parts))
+        after = _cross_fitted(scores, law)
         gain = after - before
         if gain.mean() > CERTAIN * gain.std() / np.sqrt(len(gain)):
-            chosen, before = n_parts, after
-    return JudgedTails(_likeliest(scores, chosen) if chosen else None, before)
+            chosen, before = law, after
+    return JudgedTails(chosen, before)
 
 
-def _cross_fitted(scores: np.ndarray, n_parts: int) -> np.ndarray:
-    """log p of each score under the law of the other folds, (n,)."""
+def tails_together(
+    scores: Sequence[np.ndarray], log_scales: Sequence[np.ndarray], laws: Sequence[Tails]
+) -> list[Tails]:
+    """The laws of J models whose average is to predict, from where each alone has ``laws``:
+
+        p(y_i) = 1/J sum_j exp(a_ij) sum_k w_jk N(t_ij; 0, c_jk^2)
+
+    at its likeliest. An average of laws that are right one by one is wider than its errors, of which some
+    cancel. scores : t_j (n,) of the same left-out rows under each model.    log_scales : a_j (n,), from
+    the density of a score to that of its target.
+    """
+    if len(scores[0]) < LEAST_ROWS:
+        return list(laws)
+    member = np.repeat(np.arange(len(laws)), [len(law.weights) for law in laws])
+    weights, factors = (np.concatenate([getattr(law, name) for law in laws]) for name in FIELDS)
+    t, a = np.stack(scores)[member], np.stack(log_scales)[member]
+    weights, factors = _maximised(t, a, member, weights, factors)
+    return [Tails(weights[member == j], factors[member == j]) for j in range(len(laws))]
+
+
+def _cross_fitted(scores: np.ndarray, law: Tails) -> np.ndarray:
+    """log p of each score under the law of the other folds, (n,); that of all rows is where they begin."""
     fold = np.arange(len(scores)) % FOLDS
     out = np.empty(len(scores))
     for k in range(FOLDS):
-        out[fold == k] = _likeliest(scores[fold != k], n_parts).log_density(scores[fold == k])
+        out[fold == k] = _likeliest(scores[fold != k], law).log_density(scores[fold == k])
     return out
 
 
-def _likeliest(scores: np.ndarray, n_parts: int) -> Tails:
-    """By expectation and maximisation, from factors spread about the root mean square."""
+def _spread_out(scores: np.ndarray, n_parts: int) -> Tails:
+    """Equal parts whose factors lie about the root mean square."""
     size = max(float(np.sqrt(np.mean(scores**2))), NARROWEST)
     factors = size * np.geomspace(0.4, 2.5, n_parts) if n_parts > 1 else np.array([size])
-    weights = np.full(n_parts, 1 / n_parts)
-    for _ in range(ROUNDS if n_parts > 1 else 0):
+    return Tails(np.full(n_parts, 1 / n_parts), factors)
+
+
+def _likeliest(scores: np.ndarray, start: Tails) -> Tails:
+    """The law of one model alone."""
+    parts = len(start.weights)
+    t = np.broadcast_to(scores, (parts, len(scores)))
+    return Tails(*_maximised(t, np.zeros(1), np.zeros(parts, int), start.weights, start.factors))
+
+
+def _maximised(
+    t: np.ndarray, a: np.ndarray, member: np.ndarray, weights: np.ndarray, factors: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """By expectation and maximisation: of P parts, part p of model ``member`` (P,), the weights and factors
+    (P,); t and a (P, n) are those of its model.
+    """
+    square = t**2
+    for _ in range(ROUNDS):
         before = factors
-        parts = -0.5 * (scores[:, None] / factors) ** 2 + np.log(weights / factors)
-        share = np.exp(parts - logsumexp(parts, axis=1, keepdims=True))
-        weights = np.maximum(share.mean(0), 1e-6)
-        weights /= weights.sum()
-        factors = np.sqrt(np.maximum(share.T @ scores**2 / share.sum(0), 1e-300))
+        parts = np.log(weights / factors)[:, None] + a - 0.5 * square / factors[:, None] ** 2
+        share = np.exp(parts - parts.max(0))
+        share /= share.sum(0)
+        held = share.sum(1)
+        weights = np.maximum(held / np.bincount(member, held)[member], LEAST_WEIGHT)
+        weights = weights / np.bincount(member, weights)[member]
+        factors = np.sqrt(np.maximum(np.einsum("pn,pn->p", share, square) / np.maximum(held, 1e-300), 0.0))
         factors = np.clip(factors, NARROWEST, WIDEST)
         if np.max(np.abs(np.log(factors / before))) < SETTLED:
             break
-    return Tails(weights, factors)
+    return weights, factors

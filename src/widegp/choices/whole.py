@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy.special import logsumexp
 
 from widegp.approximations.build import Builder
 from widegp.choices.chosen import Chosen
@@ -22,7 +23,7 @@ from widegp.inference.objective import Problem
 from widegp.inference.parameters import Values
 from widegp.inference.result import Reason
 from widegp.noise_model import LeftOut, NoiseModel, fit_noise, likeliest_factor
-from widegp.tails import MOST_PARTS, Tails, judged_tails
+from widegp.tails import MOST_PARTS, NORMAL, Tails, judged_tails, tails_together
 from widegp.warps import FittedWarp
 
 # Rows whose gradients make the metric, and rows left out to learn the noise from and to judge by.
@@ -32,9 +33,9 @@ WORTHWHILE = 1.5
 # Of more rows than the first number so many decide what is fitted to all of them.
 DECIDING = (12_000, 8_000)
 
-# Standard errors by which an average of two fits must be better than the best: fewer than for another model,
-# since averages seldom lose.
-LIKELY = 1.0
+# Standard errors by which an average with a further fit must be better: fewer than for another model, since
+# averages seldom lose. Every fit in it takes its time to predict.
+LIKELY, MOST_AVERAGED = 1.0, 3
 # Iterations of a fit that is only one of several; the one that is kept goes on until it has converged, unless
 # left-out rows lose more nats by that than such a number.
 TRIED, MOST_LOST = 12, 0.01
@@ -196,6 +197,7 @@ class Judged:
         the targets of left-out rows too, and the more of a metric is learned, the more that flatters it.
     residual, log_density : (q,) each, of the standardised targets; the latter under the ``tails`` of these
         rows, each fifth of them under those of the others.
+    log_scale : (q,), from the density of a score to that of its target.
     """
 
     stage: Stage
@@ -203,6 +205,7 @@ class Judged:
     left_out: LeftOut
     residual: np.ndarray
     log_density: np.ndarray
+    log_scale: np.ndarray
     tails: Tails | None
     notes: tuple[str, ...] = ()
     bold: bool = False
@@ -211,22 +214,23 @@ class Judged:
     def of(cls, stage: Stage, words: str, rows: np.ndarray, tailed: bool) -> Self:
         left_out, problem, values = stage.left_out(rows), stage.fitted.objective.problem, stage.fitted.values
         law = judged_tails(left_out.scores(), MOST_PARTS if tailed else 0)
-        # From the density of scores to that of targets.
         warped, sd = problem.warped(values), np.sqrt(left_out.latent + left_out.noise)
-        log_density = law.log_density + warped.log_jacobian[rows] - np.log(sd)
+        log_scale = warped.log_jacobian[rows] - np.log(sd)
         psi = values.get("psi", np.zeros(0))
         warp = FittedWarp.fit(problem.y, problem.warp.name, psi, **stage.whole.scale)
         mean, _ = warp.moments(warped.value[rows] - left_out.residual, sd)
-        return cls(stage, words, left_out, problem.y[rows] - mean, log_density, law.tails)
+        residual, log_density = problem.y[rows] - mean, law.log_density + log_scale
+        return cls(stage, words, left_out, residual, log_density, log_scale, law.tails)
 
     def noted(self, words: str) -> Self:
         return replace(self, notes=(*self.notes, words))
 
-    def with_other(self, other: Judged) -> Self:
-        """Both, averaged: the mean of the densities, and of the means."""
-        both = np.logaddexp(self.log_density, other.log_density) - np.log(2)
-        residual = (self.residual + other.residual) / 2
-        return replace(self, log_density=both, residual=residual, bold=False)
+    def averaged_with(self, *others: Judged) -> Self:
+        """All of them, averaged: the mean of the densities, and of the means."""
+        several: tuple[Judged, ...] = (self, *others)
+        density = logsumexp([one.log_density for one in several], axis=0) - np.log(len(several))
+        residual = np.mean([one.residual for one in several], axis=0)
+        return replace(self, log_density=density, residual=residual, bold=False)
 
     @property
     def score(self) -> float:
@@ -248,10 +252,19 @@ def fit_whole(rivals: Sequence[Whole]) -> list[Judged]:
     """What was chosen, fitted to all rows; metric, then noise, learned again from them.
 
     ``rivals`` differ in their inputs. First the fit that predicts left-out rows best, with notes on all that
-    was tried; then, where the average with it is better still, another.
+    was tried; then, where the average with them is better still, others.
     """
-    best, *others = (_of_all_rows(judged) for judged in _decided([rival.part() for rival in rivals]))
-    return [best if best.tails is None else best.noted(best.tails.words), *others]
+    best, *others = _together([_of_all_rows(made) for made in _decided([rival.part() for rival in rivals])])
+    return [best if best.tails is None or others else best.noted(best.tails.words), *others]
+
+
+def _together(made: list[Judged]) -> list[Judged]:
+    """Several fits with the tails that suit their average, where they are to have any."""
+    if len(made) == 1 or not made[0].stage.whole.varying:
+        return made
+    scores, scales = [one.left_out.scores() for one in made], [one.log_scale for one in made]
+    laws = tails_together(scores, scales, [one.tails or NORMAL for one in made])
+    return [replace(one, tails=law) for one, law in zip(made, laws, strict=True)]
 
 
 def _of_all_rows(judged: Judged) -> Judged:
@@ -313,14 +326,17 @@ def _best(made: list[Judged]) -> Judged:
 
 
 def _averaged(best: Judged, made: list[Judged], verdicts: list[Verdict]) -> list[Judged]:
-    """The best fit, and the one of ``made`` that it is best averaged with, if that is likely to gain."""
-    notes = [*best.notes]
+    """The best fit, and those of ``made`` that it is best averaged with, each if that is likely to gain."""
+    several, average, notes = [best], best, [*best.notes]
     if verdicts:
         notes.append(f"Then on the whole table: {'; '.join(map(str, verdicts))}.")
-    pairs = [(best.with_other(other), other) for other in made if other is not best]
-    pair, other = max(pairs, key=lambda found: found[0].score, default=(best, best))
-    verdict = replace(pair.beside(best), words=f"averaged with {other.words}")
-    likely = verdict.kept and verdict.difference < -LIKELY * verdict.error
-    if likely:
+    while len(several) < MOST_AVERAGED:
+        others = [other for other in made if all(other is not one for one in several)]
+        found = [(best.averaged_with(*several[1:], other), other) for other in others]
+        after, other = max(found, key=lambda pair: pair[0].score, default=(average, best))
+        verdict = replace(after.beside(average), words=f"averaged with {other.words}")
+        if not verdict.kept or verdict.difference > -LIKELY * verdict.error:
+            break
+        several, average = [*several, other], after
         notes.append(f"Predictions are {verdict}.")
-    return [replace(best, notes=tuple(notes)), *([other] if likely else [])]
+    return [replace(best, notes=tuple(notes)), *several[1:]]
