@@ -17,26 +17,37 @@ def table() -> tuple[np.ndarray, np.ndarray]:
     return X, np.where(X[:, 0] > 0, 2.0, -1.0) + X[:, 1] + 0.1 * rng.standard_normal(900)
 
 
-def grown(X, y, seed):
+def grown(X, y, seed, rate, leaves, least_rows, inputs):
     model = HistGradientBoostingRegressor(
-        learning_rate=trees.RATE, max_iter=trees.MOST_TREES, early_stopping=True,
-        n_iter_no_change=trees.PATIENCE, random_state=seed,
+        learning_rate=rate, max_leaf_nodes=leaves, min_samples_leaf=least_rows, max_features=inputs,
+        max_iter=trees.MOST_TREES, early_stopping=True, n_iter_no_change=trees.PATIENCE, random_state=seed,
     )  # fmt: skip
     return model.fit(X, y)
 
 
-def test_predictions_are_those_of_scikit_learns_own_models(table):
+@pytest.mark.parametrize("size", trees.SIZES)
+def test_predictions_are_those_of_scikit_learns_own_models(table, size, monkeypatch):
     X, y = table
+    monkeypatch.setattr(trees, "SIZES", (size,))
     made = TreesInput.fit(X, y, seed=3)
     new = np.random.default_rng(1).standard_normal((200, 4))
     order = np.argsort(row_keys(X), kind="stable")
     fold = np.empty(len(X), int)
     fold[order] = made.fold
-    models = [grown(X[fold != k], y[fold != k], 3) for k in range(FOLDS)]
+    models = [grown(X[fold != k], y[fold != k], 3, *size) for k in range(FOLDS)]
     mean = np.mean([model.predict(new) for model in models], axis=0)
     np.testing.assert_allclose(made.transform(new)[:, -1] * made.scale + made.shift, mean, rtol=1e-10)
     own = np.choose(fold, [model.predict(X) for model in models])
     np.testing.assert_allclose(made.training(X)[:, -1] * made.scale + made.shift, own, rtol=1e-10)
+
+
+def test_the_size_of_trees_that_suits_the_table_is_taken(table, monkeypatch):
+    X, y = table
+    stump, usual = trees.SIZES[0]._replace(leaves=2, rate=0.001), trees.SIZES[0]
+    for sizes in ((stump, usual), (usual, stump)):
+        monkeypatch.setattr(trees, "SIZES", sizes)
+        error = TreesInput.fit(X, y, seed=0).scale
+        assert error > 0.8 * y.std()  # A stump that is hardly added to the mean would leave g without scale.
 
 
 def test_a_training_row_is_not_predicted_from_its_own_target(table):

@@ -236,8 +236,8 @@ def _averaged(asked: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
     exact = estimate.builder.dials.name == "exact"
     method = averages(asked.posterior, estimate.fitted, exact)
     if method == "map" or (len(several) > 1 and not estimate.by_evidence):
-        model, share = _model(asked, estimate, table), 1 / len(several)
-        beside = (_member(asked, one, table, one.fitted.values, share) for one in several)
+        model, total = _model(asked, estimate, table), sum(one.share for one in several)
+        beside = (_member(asked, one, table, one.fitted.values, one.share / total) for one in several)
         return replace(model, members=tuple(beside)) if len(several) > 1 else model
     able = [one for one in several if averages(asked.posterior, one.fitted, exact) == method]
     found = [(one, _theta(asked, method, one)) for one in able]

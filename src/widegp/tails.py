@@ -118,11 +118,11 @@ def tails_together(
 ) -> list[Tails]:
     """The laws of J models whose average is to predict, from where each alone has ``laws``:
 
-        p(y_i) = 1/J sum_j exp(a_ij) sum_k w_jk N(t_ij; 0, c_jk^2)
+        p(y_i) = sum_j exp(a_ij) sum_k w_jk N(t_ij; 0, c_jk^2)
 
     at its likeliest. An average of laws that are right one by one is wider than its errors, of which some
     cancel. scores : t_j (n,) of the same left-out rows under each model.    log_scales : a_j (n,), from
-    the density of a score to that of its target.
+    the density of a score to that of its target, times the model's share in the average.
     """
     if len(scores[0]) < LEAST_ROWS:
         return list(laws)

@@ -25,11 +25,24 @@ FOLDS = 5
 # Rows that trees are grown on, at most: more of them better a single number little, and take long.
 MOST_ROWS = 100_000
 # Trees are added until a tenth of the rows that grow them has not gained by the last so many.
-RATE, MOST_TREES, PATIENCE = 0.1, 500, 15
+MOST_TREES, PATIENCE = 500, 15
 # What trees minimise, and so what g is: a mean, log-odds of a class 1, the logarithm of a mean count.
 LOSSES = ("squared_error", "log_loss", "poisson")
 # Rows that one thread takes at a time.
 PART_ROWS = 512
+
+
+class _Size(NamedTuple):
+    """How trees are grown: the share of each that is added, leaves, rows in a leaf, inputs a split sees."""
+
+    rate: float
+    leaves: int
+    least_rows: int
+    inputs: float
+
+
+# Few tables are served best by the same trees; the first fold chooses among these.
+SIZES = (_Size(0.1, 31, 20, 1.0), _Size(0.05, 63, 20, 0.3), _Size(0.05, 127, 5, 0.3))
 
 
 class _Model(NamedTuple):
@@ -82,11 +95,14 @@ class TreesInput:
         rows, y, fold = X[some], target[some], rng.permutation(len(some)) % FOLDS
         own = None if weight is None else weight[some]
 
-        def grown(k: int) -> _Model:
+        def grown(k: int, size: _Size) -> tuple[float, _Model]:
             kept = fold != k
-            return _grown(rows[kept], y[kept], None if own is None else own[kept], loss, seed)
+            return _grown(rows[kept], y[kept], None if own is None else own[kept], loss, seed, size)
 
-        models = in_threads(grown, range(FOLDS), _alone)
+        tried = in_threads(lambda size: grown(0, size), SIZES, _alone)
+        best = max(range(len(SIZES)), key=lambda i: tried[i][0])
+        others = in_threads(lambda k: grown(k, SIZES[best])[1], range(1, FOLDS), _alone)
+        models = [tried[best][1], *others]
         keys = row_keys(rows)
         order = np.argsort(keys, kind="stable")
         made = cls._of(models, keys[order], fold[order])
@@ -165,14 +181,19 @@ def _alone() -> None:
     threadpool_limits(1, user_api="openmp")
 
 
-def _grown(X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, loss: str, seed: int) -> _Model:
-    """scikit-learn's boosted trees of rows X (n, I), y (n,), as arrays that a file can hold."""
+def _grown(
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, loss: str, seed: int, size: _Size
+) -> tuple[float, _Model]:
+    """scikit-learn's boosted trees of rows X (n, I), y (n,), as arrays that a file can hold, and minus their
+    loss on the tenth of the rows that says when to stop: the same rows whatever the size.
+    """
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     kind: Any = HistGradientBoostingClassifier if loss == "log_loss" else HistGradientBoostingRegressor
     model = kind(
-        loss=loss, learning_rate=RATE, max_iter=MOST_TREES, early_stopping=True, n_iter_no_change=PATIENCE,
-        random_state=seed % 2**31,
+        loss=loss, learning_rate=size.rate, max_iter=MOST_TREES, early_stopping=True,
+        n_iter_no_change=PATIENCE, max_leaf_nodes=size.leaves, min_samples_leaf=size.least_rows,
+        max_features=size.inputs, random_state=seed % 2**31,
     ).fit(X, y, weight)  # fmt: skip
     # No public attribute holds the trees; the tests compare what is read here with ``model.predict``.
     trees = [predictors[0].nodes for predictors in model._predictors]
@@ -180,7 +201,7 @@ def _grown(X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, loss: str, s
     nodes: Any = np.concatenate(trees)
     shift = np.repeat(roots[:-1], np.diff(roots))
     leaf = nodes["is_leaf"].astype(bool)
-    return _Model(
+    return float(np.max(model.validation_score_)), _Model(
         np.where(leaf, -1, nodes["feature_idx"]).astype(np.int32), nodes["num_threshold"].astype(float),
         (nodes["left"] + shift).astype(np.int64), (nodes["right"] + shift).astype(np.int64),
         np.where(leaf, nodes["value"], 0.0), roots[:-1], float(np.ravel(model._baseline_prediction)[0]),

@@ -13,7 +13,7 @@ from widegp.choices.left_out import left_out_exactly
 from widegp.choices.plan import chosen_plan
 from widegp.choices.search import Asked
 from widegp.choices.trials import Bench
-from widegp.choices.whole import Begin, Judged, Whole, fit_whole
+from widegp.choices.whole import Begin, Judged, Whole, fit_whole, shares
 from widegp.choices.with_trees import with_trees
 from widegp.cost import Calibration, Size
 from widegp.data.arrays import is_mapped
@@ -33,7 +33,8 @@ from widegp.warps import make_warp
 
 class Estimate(NamedTuple):
     """A fit, the builder of its rows, what maps scaled inputs to these, the noise, its tails, what was
-    chosen, and other fits to average predictions with, in equal shares or, of the same rows, by evidence.
+    chosen, its share in an average, and other fits to average predictions with, by their shares or, of the
+    same rows, by evidence.
     """
 
     fitted: Fitted
@@ -42,6 +43,7 @@ class Estimate(NamedTuple):
     noise: NoiseModel | None = None
     tails: Tails | None = None
     notes: tuple[str, ...] = ()
+    share: float = 1.0
     beside: tuple[Estimate, ...] = ()
     by_evidence: bool = False
 
@@ -117,14 +119,14 @@ class TableFit:
             build, fit = lambda X: replace(self.builder, X=X), self._fit
             return Whole(X, chosen, problem, self.scale, build, fit, seed, varying)
 
-        def estimate(made: Judged) -> Estimate:
+        def estimate(made: Judged, share: float) -> Estimate:
             stage, form = made.stage, made.stage.form
             maps = stage.whole.chosen.maps(form)
-            return Estimate(stage.fitted, stage.builder, maps, form.noise, made.tails)
+            return Estimate(stage.fitted, stage.builder, maps, form.noise, made.tails, share=share)
 
-        best, *others = fit_whole([whole(chosen) for chosen in rivals])
-        notes, beside = (rivals[0].words, *best.notes), tuple(map(estimate, others))
-        return estimate(best)._replace(notes=notes, beside=beside)
+        several = fit_whole([whole(chosen) for chosen in rivals])
+        best, *others = map(estimate, several, shares(several))
+        return best._replace(notes=(rivals[0].words, *several[0].notes), beside=tuple(others))
 
     def _can_average(self) -> bool:
         """Whether the fit is exact, of few rows, and these are as many as the parameters that it would have

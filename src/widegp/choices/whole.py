@@ -15,7 +15,7 @@ from widegp.choices.chosen import Chosen
 from widegp.choices.gradients import mean_gradients
 from widegp.choices.left_out import NEIGHBORS, left_out
 from widegp.choices.metric import gradient_moment, learned_map
-from widegp.choices.search import CERTAIN, LARGEST_LOSS, LOSS_PER_GAIN, POWERS, STRENGTHS, Verdict
+from widegp.choices.search import CERTAIN, LARGEST_LOSS, POWERS, STRENGTHS, Verdict
 from widegp.choices.trials import Form
 from widegp.conditioning import TrainingRows
 from widegp.inference.fit import Fitted
@@ -228,8 +228,9 @@ class Judged:
     def averaged_with(self, *others: Judged) -> Self:
         """All of them, averaged: the mean of the densities, and of the means."""
         several: tuple[Judged, ...] = (self, *others)
-        density = logsumexp([one.log_density for one in several], axis=0) - np.log(len(several))
-        residual = np.mean([one.residual for one in several], axis=0)
+        share = shares(several)
+        density = logsumexp([one.log_density for one in several], axis=0, b=share[:, None])
+        residual = np.tensordot(share, [one.residual for one in several], axes=1)
         return replace(self, log_density=density, residual=residual, bold=False)
 
     @property
@@ -243,9 +244,16 @@ class Judged:
         rmse = float(np.sqrt(np.mean(self.residual**2) / np.mean(other.residual**2))) - 1
         error = float(gain.std() / np.sqrt(len(gain)))
         certain = gain.mean() > CERTAIN * error
-        near = rmse <= max(LARGEST_LOSS, LOSS_PER_GAIN * float(gain.mean()))
-        kept = self.score > other.score and near and (certain or not self.bold)
+        kept = self.score > other.score and rmse <= LARGEST_LOSS and (certain or not self.bold)
         return Verdict(self.words, -float(gain.mean()), error, rmse, kept)
+
+
+def shares(several: Sequence[Judged]) -> np.ndarray:
+    """Of each fit in their average, (J,): inputs with trees and inputs without have the same share, and the
+    fits of either divide it. Fits of the same inputs differ little; two of them are hardly worth twice one.
+    """
+    trees = [one.stage.whole.chosen.trees is not None for one in several]
+    return np.array([1 / (trees.count(own) * len(set(trees))) for own in trees])
 
 
 def fit_whole(rivals: Sequence[Whole]) -> list[Judged]:
@@ -262,7 +270,8 @@ def _together(made: list[Judged]) -> list[Judged]:
     """Several fits with the tails that suit their average, where they are to have any."""
     if len(made) == 1 or not made[0].stage.whole.varying:
         return made
-    scores, scales = [one.left_out.scores() for one in made], [one.log_scale for one in made]
+    scores, share = [one.left_out.scores() for one in made], shares(made)
+    scales = [one.log_scale + np.log(own) for one, own in zip(made, share, strict=True)]
     laws = tails_together(scores, scales, [one.tails or NORMAL for one in made])
     return [replace(one, tails=law) for one, law in zip(made, laws, strict=True)]
 
