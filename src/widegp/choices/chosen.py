@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +29,7 @@ class Chosen:
     trial : it, fitted to a part of the rows, or to all of a small table.
     candidate : the moves that led to it.    verdicts : on all that was tried, in order.
     scaler : of inputs by rank, where these were chosen.    trees : the input that boosted trees add, if any.
+    trees_of_all : grows them again on all rows, also those that judge, once it is called.
     """
 
     trial: Trial
@@ -35,6 +37,7 @@ class Chosen:
     verdicts: tuple[Verdict, ...]
     scaler: QuantileScaler | None
     trees: TreesInput | None = None
+    trees_of_all: Callable[[], TreesInput] | None = None
 
     @property
     def power(self) -> float | None:

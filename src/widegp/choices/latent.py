@@ -154,10 +154,7 @@ class LatentFit:
             tables = {"standard": self.builder.X, "quantile": scaler.transform(self.builder.X)}
         learned = chosen.power is not None or chosen.by_input
         best = self._path(tables, chosen.trial.form, self.start, learned)
-        trees = self._trees(tables[best.form.inputs]) if asked.trees == "auto" else None
-        if trees is not None:
-            beside = self._beside(trees, tables[best.form.inputs], best)
-            best, trees = (beside, trees) if beside.gains(best) else (best, None)
+        best, trees = self._with_trees(best) if asked.trees == "auto" else (best, None)
         builder = replace(self.builder, X=_mapped(best.tables, best.form))
         fitted = self._fit(builder, self.problem, best.first.values, _curvature(best.first), False)
         by_rank = best.form.inputs == "quantile" and asked.inputs == "auto"
@@ -167,7 +164,7 @@ class LatentFit:
 
     def _path(self, tables: Tables, form: Form, start: Values, learned: bool) -> Path:
         """Parameters from a part of the rows, inputs and metric again from a larger one, and so on."""
-        rows = np.random.default_rng(self.builder.seed).permutation(len(self.builder.X))
+        rows = self._rows()
         part = rows[:PART_ROWS]
         first = self._of_part(tables, form, part, start)
         for _ in range(ROUNDS):
@@ -178,18 +175,33 @@ class LatentFit:
             first = self._of_part(tables, form, part, first.values, first.optimum.curvature)
         return Path(tables, form, first, found.log_score)
 
-    def _trees(self, X: np.ndarray) -> TreesInput | None:
-        """Trees of the responses at all rows X (n, I); None where f is not one number, or offsets differ."""
-        if self.problem.functions > 1 or np.ptp(self.problem.response.offset) > 0:
-            return None
-        response = self.problem.response
-        weight = np.broadcast_to(np.asarray(response.weight, float), response.y.shape)
-        return TreesInput.fit(X, response.y, self.builder.seed, response.likelihood.trees_loss, weight)
+    def _rows(self) -> np.ndarray:
+        """All rows in an order by chance: the first estimate parameters, the last are held out."""
+        return np.random.default_rng(self.builder.seed).permutation(len(self.builder.X))
 
-    def _beside(self, trees: TreesInput, X: np.ndarray, path: Path) -> Path:
-        """The path that begins where another ended, with trees beside its inputs X (n, I)."""
+    def _with_trees(self, path: Path) -> tuple[Path, TreesInput | None]:
+        """The path that begins where another ended, with trees beside its inputs, if held-out rows gain.
+
+        Trees that decide have not seen these rows; then others are grown on all. None where f is not one
+        number, or offsets differ.
+        """
+        response, rows, X = self.problem.response, self._rows(), path.tables[path.form.inputs]
+        if self.problem.functions > 1 or np.ptp(response.offset) > 0:
+            return path, None
+        trees = self._trees(X, np.sort(rows[: len(rows) - _held_count(len(rows))]))
         form = replace(path.form, linear=beside_trees(path.form.linear, X))
-        return self._path({form.inputs: trees.training(X)}, form, path.first.values, True)
+        beside = self._path({form.inputs: trees.training(X)}, form, path.first.values, True)
+        if not beside.gains(path):
+            return path, None
+        trees = self._trees(X, np.arange(len(X)))
+        return replace(beside, tables={form.inputs: trees.training(X)}), trees
+
+    def _trees(self, X: np.ndarray, rows: np.ndarray) -> TreesInput:
+        """Trees of the responses at some rows of X (n, I)."""
+        response, seed = self.problem.response, self.builder.seed
+        weight = np.broadcast_to(np.asarray(response.weight, float), response.y.shape)
+        loss = response.likelihood.trees_loss
+        return TreesInput.fit(X[rows], response.y[rows], seed, loss, weight[rows])
 
     def _of_part(
         self, tables: Tables, form: Form, part: np.ndarray, start: Values, H: np.ndarray | None = None
@@ -204,7 +216,7 @@ class LatentFit:
         """The form, the other scaling of inputs, and the metric of the better one learned again, on a sample
         of the rows: the one under which others are likeliest.
         """
-        held = rows[-min(HELD_ROWS, len(rows) // 5) :]
+        held = rows[-_held_count(len(rows)) :]
         sample = rows[: min(SAMPLE_ROWS, len(rows) - len(held))]
         best = self._sampled(tables, form, values, sample, held)
         for inputs in tables.keys() - {form.inputs}:
@@ -262,6 +274,10 @@ def _mapped(tables: Tables, form: Form) -> np.ndarray:
     """All rows as the kernel of a form sees them."""
     X = tables[form.inputs]
     return X if form.linear is None else X @ form.linear
+
+
+def _held_count(n_rows: int) -> int:
+    return min(HELD_ROWS, n_rows // 5)
 
 
 def _better(one: Sampled, other: Sampled) -> Sampled:

@@ -11,7 +11,7 @@ from widegp.approximations.build import Builder
 from widegp.choices.chosen import LEAST_ROWS, Chosen, choose_on
 from widegp.choices.left_out import left_out_exactly
 from widegp.choices.plan import chosen_plan
-from widegp.choices.search import Asked
+from widegp.choices.search import Asked, judged_rows
 from widegp.choices.trials import Bench
 from widegp.choices.whole import Begin, Judged, Whole, fit_whole, shares
 from widegp.choices.with_trees import with_trees
@@ -111,13 +111,15 @@ class TableFit:
         return Estimate(fitted, self.builder)
 
     def _whole(self, rivals: list[Chosen], varying: bool) -> Estimate:
+        judged = judged_rows(len(self.builder.X), self.builder.seed)
+
         def whole(chosen: Chosen) -> Whole:
             X = self.builder.X
             for part in (chosen.scaler, chosen.trees):
                 X = X if part is None else of_training_rows(part, X)
             problem, seed = self._warped(chosen.trial.form.warp), self.builder.seed
             build, fit = lambda X: replace(self.builder, X=X), self._fit
-            return Whole(X, chosen, problem, self.scale, build, fit, seed, varying)
+            return Whole(X, chosen, judged, problem, self.scale, build, fit, seed, varying)
 
         def estimate(made: Judged, share: float) -> Estimate:
             stage, form = made.stage, made.stage.form

@@ -26,7 +26,7 @@ from widegp.noise_model import LeftOut, NoiseModel, fit_noise, likeliest_factor
 from widegp.tails import MOST_PARTS, NORMAL, Tails, judged_tails, tails_together
 from widegp.warps import FittedWarp
 
-# Rows whose gradients make the metric, and rows left out to learn the noise from and to judge by.
+# Rows whose gradients make the metric, and rows left out to learn the noise from.
 GRADIENT_ROWS, LEFT_OUT_ROWS = 4000, 2000
 # A table so many times as large as the part that chose is worth learning from again.
 WORTHWHILE = 1.5
@@ -104,6 +104,7 @@ class Whole:
     """All rows of a table, and how they are fitted.
 
     X : (n, I) as scaled, trees included.    chosen : on a part of these rows.
+    judged : the rows, sorted, by which fits are judged.
     problem, scale : kernel, targets, priors and warp; of the targets, as `make_warp` takes it.
     build, fit : make a builder of rows, and fit it.
     varying : whether the noise may vary though the part did not show it.
@@ -112,6 +113,7 @@ class Whole:
 
     X: np.ndarray
     chosen: Chosen
+    judged: np.ndarray
     problem: Problem
     scale: dict[str, float]
     build: Callable[[np.ndarray], Builder]
@@ -131,7 +133,16 @@ class Whole:
         if len(self.X) <= most:
             return self
         rows = np.sort(np.random.default_rng(self.seed).permutation(len(self.X))[:size])
-        return replace(self, X=self.X[rows], problem=self.problem.restricted(rows), part_of=self)
+        judged, problem = np.searchsorted(rows, self.judged), self.problem.restricted(rows)
+        return replace(self, X=self.X[rows], judged=judged, problem=problem, part_of=self)
+
+    def with_all_trees(self) -> Whole:
+        """The same rows with what trees that were grown on all of them say, for good."""
+        if self.chosen.trees_of_all is None:
+            return self
+        trees = self.chosen.trees_of_all()
+        chosen = replace(self.chosen, trees=trees, trees_of_all=None)
+        return replace(self, X=trees.training(trees.inverse(self.X)), chosen=chosen)
 
     @property
     def begin(self) -> Begin:
@@ -158,8 +169,8 @@ class Whole:
     @property
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows to learn the noise from, and rows to judge by."""
-        order = np.random.default_rng(self.seed).permutation(len(self.X))
-        return order[:LEFT_OUT_ROWS], order[-LEFT_OUT_ROWS:]
+        others = np.setdiff1d(np.arange(len(self.X)), self.judged)
+        return np.random.default_rng(self.seed).permutation(others)[:LEFT_OUT_ROWS], self.judged
 
     def with_noise(self, made: Judged) -> Form:
         """The noise that left-out rows of the whole table tell of; the form itself where it is constant."""
@@ -262,13 +273,14 @@ def fit_whole(rivals: Sequence[Whole]) -> list[Judged]:
     ``rivals`` differ in their inputs. First the fit that predicts left-out rows best, with notes on all that
     was tried; then, where the average with them is better still, others.
     """
-    best, *others = _together([_of_all_rows(made) for made in _decided([rival.part() for rival in rivals])])
+    made = [_of_all_rows(one) for one in _decided([rival.part() for rival in rivals])]
+    best, *others = _together(made) if len(made) > 1 else [_by_more_rows(made[0])]
     return [best if best.tails is None or others else best.noted(best.tails.words), *others]
 
 
 def _together(made: list[Judged]) -> list[Judged]:
     """Several fits with the tails that suit their average, where they are to have any."""
-    if len(made) == 1 or not made[0].stage.whole.varying:
+    if not made[0].stage.whole.varying:
         return made
     scores, share = [one.left_out.scores() for one in made], shares(made)
     scales = [one.log_scale + np.log(own) for one, own in zip(made, share, strict=True)]
@@ -277,12 +289,28 @@ def _together(made: list[Judged]) -> list[Judged]:
 
 
 def _of_all_rows(judged: Judged) -> Judged:
-    """The same fitted to the whole table, where a part of its rows decided."""
-    stage, whole = judged.stage, judged.stage.whole.part_of
-    if whole is None:
+    """The same fitted to the whole table, where a part of its rows decided or grew the trees beside it.
+
+    Trees of all rows have seen those that judge: then the verdict and the tails remain those from before.
+    """
+    stage, part = judged.stage, judged.stage.whole
+    whole = (part.part_of or part).with_all_trees()
+    if whole is part:
         return judged
-    ended = Judged.of(whole.fitted(stage.form, Begin.at(stage)), judged.words, whole.rows[1], whole.varying)
+    stage = whole.fitted(stage.form, Begin.at(stage))
+    if whole.chosen.trees is not None:
+        return replace(judged, stage=stage)
+    ended = Judged.of(stage, judged.words, whole.judged, whole.varying)
     return replace(ended, notes=judged.notes)
+
+
+def _by_more_rows(judged: Judged) -> Judged:
+    """A fit without trees, which all rows may judge, where these are few: its tails then have more."""
+    whole = judged.stage.whole
+    if whole.chosen.trees is not None or len(whole.judged) >= LEFT_OUT_ROWS:
+        return judged
+    rows = np.random.default_rng(whole.seed).permutation(len(whole.X))[:LEFT_OUT_ROWS]
+    return replace(Judged.of(judged.stage, judged.words, rows, whole.varying), notes=judged.notes)
 
 
 def _decided(rivals: Sequence[Whole]) -> list[Judged]:
@@ -292,7 +320,7 @@ def _decided(rivals: Sequence[Whole]) -> list[Judged]:
 
     def tried(whole: Whole, form: Form, begin: Begin, words: str, bold: bool = False) -> None:
         stage = whole.fitted(form, begin)
-        made.append(replace(Judged.of(stage, words, whole.rows[1], whole.varying), bold=bold))
+        made.append(replace(Judged.of(stage, words, whole.judged, whole.varying), bold=bold))
         if len(made) > 1:
             verdicts.append(made[-1].beside(_best(made[:-1])))
 
@@ -322,7 +350,7 @@ def _ended(best: Judged) -> Judged:
         return best
     whole = best.stage.whole
     stage = whole.fitted(best.stage.form, Begin.at(best.stage))
-    ended = Judged.of(stage, best.words, whole.rows[1], whole.varying)
+    ended = Judged.of(stage, best.words, whole.judged, whole.varying)
     return ended if ended.score > best.score - MOST_LOST else best.noted(STOPPED)
 
 

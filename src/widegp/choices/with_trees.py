@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache, partial
 
 import numpy as np
 
 from widegp.choices.chosen import Chosen, choose_on
 from widegp.choices.metric import beside_trees
-from widegp.choices.search import Asked
+from widegp.choices.search import Asked, judged_rows
 from widegp.choices.trials import Bench, Form
 from widegp.trees import TreesInput
 from widegp.warps import make_warp
@@ -22,8 +23,8 @@ HOPELESS = 2.0
 def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
     """Metric and noise chosen anew for rows (x, g(x)); inputs and warp stay. None where trees cannot help.
 
-    Trees predict the warped target. That they help is not decided here: g has been told of all rows, the
-    trials of a part. Fits of the whole table decide.
+    Trees predict the warped target. That they help is not decided here: g has been told of many rows, the
+    trials of a part. Fits of the whole table decide, by rows that have not grown these trees.
     """
     trial, form = chosen.trial, chosen.trial.form
     ((inputs, scaled),) = bench.tables.items()
@@ -32,7 +33,8 @@ def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
     X = scaled if chosen.scaler is None else chosen.scaler.transform(scaled)
     problem = replace(bench.problem, warp=make_warp(form.warp, **bench.scale))
     target = problem.warped(trial.values).value
-    trees = TreesInput.fit(X, target, bench.seed)
+    grows = np.setdiff1d(np.arange(len(X)), judged_rows(len(X), bench.seed))
+    trees = TreesInput.fit(X[grows], target[grows], bench.seed)
     rows = trees.training(X)
     if np.std(target - trees.scale * rows[:, -1]) > HOPELESS * _error(chosen):
         return None
@@ -40,7 +42,8 @@ def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
     again = asked._replace(inputs=form.inputs, warp=form.warp)
     start = {name: value for name, value in trial.values.items() if name != "psi"}
     found = choose_on(bench, start, again, Form(form.inputs, linear=beside_trees(form.linear, X)))
-    return replace(found, trees=trees, scaler=chosen.scaler)
+    of_all = cache(partial(TreesInput.fit, X, target, bench.seed))
+    return replace(found, trees=trees, trees_of_all=of_all, scaler=chosen.scaler)
 
 
 def _error(chosen: Chosen) -> float:
