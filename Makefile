@@ -7,9 +7,10 @@ STAMP := $(VENV)/.installed
 STAMP_ALL := $(VENV)/.installed-all
 STAMP_LEAGUE := $(VENV)/.installed-league
 
-# Programs that JAX compiles for one test process serve the others, and the next run.
+# Programs that JAX compiles for one test process serve the others, and the next run. Small ones too: there are
+# thousands of them.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.pytest_cache/jax
-export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 
 # Test processes run side by side; WORKERS=0 runs the tests in one process with all its threads.
 WORKERS ?= 2

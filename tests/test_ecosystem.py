@@ -58,6 +58,7 @@ class TestJoblib:
         parallel = cross_val_score(quick(), X, y, cv=3, n_jobs=2, error_score="raise")
         np.testing.assert_allclose(parallel, serial, rtol=1e-9)
 
+    @pytest.mark.slow
     def test_a_grid_of_kernels_and_dials_in_processes(self, processes):
         X, y = table()
         linear = kernels.LeakyReLU(alpha=0.999)  # its draws are straight lines, which the target is not

@@ -39,7 +39,7 @@ rng = np.random.default_rng(0)
 X = rng.normal(size=(90, 3))
 y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=90)
 settings = {{"approximation": "full-scale", "rank": 10, "neighbors": 5, "max_iter": 2, "random_state": 0}}
-model = widegp.WideGPRegressor.plain(**settings)
+model = widegp.WideGPRegressor.plain(**settings, start={{}})
 model.fit(X[:80], y[:80]).update(X[80:], y[80:])
 model.save({str(tmp_path / "model.widegp")!r})
 mean, sd = widegp.load({str(tmp_path / "model.widegp")!r}).predict(X[:4], True)

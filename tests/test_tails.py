@@ -51,7 +51,7 @@ class TestLaw:
 class TestFit:
     def test_a_normal_needs_no_law_of_its_own(self):
         """Each of ten seeds; a further part must be likelier by two standard errors, so one in 40 errs."""
-        found = [judged_tails(np.random.default_rng(seed).normal(size=2000)).tails for seed in range(10)]
+        found = [judged_tails(np.random.default_rng(seed).normal(size=1000)).tails for seed in range(10)]
         assert sum(law is not None for law in found) <= 1
 
     def test_few_rows_say_nothing(self):

@@ -65,9 +65,20 @@ def naive_family(name, which):
     return value_and_gradient(nll, KERNELS[which], NOISE)
 
 
-@pytest.mark.parametrize("backend", ["native", "xla"])
-@pytest.mark.parametrize("which", range(len(KERNELS)), ids=["mixed", "ard", "mixture", "relu"])
-@pytest.mark.parametrize("name", NAMES)
+# XLA takes seconds to compile each pair: every member and every kernel is quick once. The kernel with one
+# variance per input goes through every member where blocks are cut.
+IDS = ["mixed", "ard", "mixture", "relu"]
+XLA = {"dtc": "mixture", "vfe": "mixed", "fitc": "relu", "vecchia": "mixed", "full-scale": "mixture"}
+PAIRS = [
+    pytest.param(
+        name, which, backend, id=f"{name}-{kernel}-{backend}",
+        marks=pytest.mark.slow if backend == "xla" and kernel != XLA[name] else (),
+    )
+    for name in NAMES for which, kernel in enumerate(IDS) for backend in ("native", "xla")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "which", "backend"), PAIRS)
 def test_value_and_gradient_agree_with_dense_autodiff(name, which, backend):
     X, y, Z = table()
     family = build(name, X, y, Z, nearest_earlier(X, M), backend)
@@ -138,8 +149,10 @@ def test_pseudo_inverse_is_what_the_literal_formula_needs():
     assert value == pytest.approx(expected, rel=1e-7)
 
 
-@pytest.mark.parametrize("backend", ["native", "xla"])
-@pytest.mark.parametrize("block_rows", [5, 16])
+@pytest.mark.parametrize(
+    ("block_rows", "backend"),
+    [(5, "native"), (16, "native"), (5, "xla"), pytest.param(16, "xla", marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_block_size_does_not_matter(name, block_rows, backend):
     X, y, Z = table()
@@ -184,8 +197,14 @@ def test_noise_that_differs_by_row_agrees_with_dense_autodiff(name):
         np.testing.assert_allclose(ours.gradient[parameter], expected, rtol=1e-6, atol=1e-8 * scale)
 
 
-@pytest.mark.parametrize("backend", ["native", "xla"])
-@pytest.mark.parametrize("name", LIKELIHOODS)
+# Native code takes all members; by XLA those that stand for the others are quick: no neighbours, all, dense.
+BY_ROW = [(name, "native") for name in LIKELIHOODS] + [
+    pytest.param(name, "xla", marks=() if name in ("vfe", "full-scale", "exact") else pytest.mark.slow)
+    for name in LIKELIHOODS
+]
+
+
+@pytest.mark.parametrize(("name", "backend"), BY_ROW)
 def test_derivatives_by_the_target_and_the_noise_of_each_row(name, backend):
     """dF/dy_i and spread_i dF/dspread_i by central differences, of every row."""
     _, y, _ = table()

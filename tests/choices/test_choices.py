@@ -129,17 +129,17 @@ def test_rows_left_out_beside_neighbours_are_near_those_of_an_exact_fit():
 
 
 def test_the_default_choices_find_few_inputs_among_many_and_are_kept_in_a_file(tmp_path):
-    X, y = few_of_many(260)
-    model = WideGPRegressor(random_state=0, **OPEN).fit(X[:180], y[:180])
-    plain = WideGPRegressor.plain(random_state=0).fit(X[:180], y[:180])
-    errors = [np.sqrt(np.mean((m.predict(X[180:]) - y[180:]) ** 2)) for m in (model, plain)]
+    X, y = few_of_many(200)
+    model = WideGPRegressor(random_state=0, **OPEN).fit(X[:120], y[:120])
+    plain = WideGPRegressor.plain(random_state=0).fit(X[:120], y[:120])
+    errors = [np.sqrt(np.mean((m.predict(X[120:]) - y[120:]) ** 2)) for m in (model, plain)]
     assert errors[0] < 0.8 * errors[1]
     assert any("held-out training rows" in note for note in model.result_.notes)
     model.save(tmp_path / "m.widegp")
     again = widegp.load(tmp_path / "m.widegp")
-    np.testing.assert_array_equal(again.predict(X[180:]), model.predict(X[180:]))
-    same = WideGPRegressor(random_state=0, **OPEN).fit(X[:180], y[:180])
-    np.testing.assert_array_equal(same.predict(X[180:]), model.predict(X[180:]))
+    np.testing.assert_array_equal(again.predict(X[120:]), model.predict(X[120:]))
+    same = WideGPRegressor(random_state=0, **OPEN).fit(X[:120], y[:120])
+    np.testing.assert_array_equal(same.predict(X[120:]), model.predict(X[120:]))
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ def test_a_budget_and_adam_turn_the_choices_off(changes):
 
 def test_without_a_noise_model_the_spread_is_that_of_the_posterior_and_one_noise():
     X, y = few_of_many(60)
-    model = WideGPRegressor(random_state=0, posterior="map").fit(X, y)
+    model = WideGPRegressor.plain(random_state=0).fit(X, y)
     fitted = model.fitted_
     moments = make_predictor(fitted.posterior, fitted.rows).predict(fitted.inputs.transform(X))
     np.testing.assert_allclose(
@@ -182,25 +182,28 @@ def steps(n):
     return X, y
 
 
-def test_trees_join_the_inputs_where_they_predict_better_and_go_into_the_file(tmp_path):
-    X, y = steps(900)
-    settings = {"max_iter": 8, "random_state": 0, "scale_inputs": "standard", "target_transform": None}
-    settings |= {"metric": "iso", "noise": "constant"}
-    alone = WideGPRegressor(**settings, trees="none").fit(X[:500], y[:500])
-    model = WideGPRegressor(**settings).fit(X[:500], y[:500])
+STEPS = {"max_iter": 5, "random_state": 0, "scale_inputs": "standard", "target_transform": None}
+STEPS |= {"metric": "iso", "noise": "constant"}
+
+
+@pytest.fixture(scope="module")
+def beside_trees():
+    X, y = steps(800)
+    return WideGPRegressor(**STEPS).fit(X[:400], y[:400]), X, y
+
+
+def test_trees_join_the_inputs_where_they_predict_better_and_go_into_the_file(beside_trees, tmp_path):
+    model, X, y = beside_trees
+    alone = WideGPRegressor(**STEPS, trees="none").fit(X[:400], y[:400])
     assert any("trees beside the inputs" in note for note in model.result_.notes)
-    assert np.std(y[500:] - model.predict(X[500:])) < 0.8 * np.std(y[500:] - alone.predict(X[500:]))
+    assert np.std(y[400:] - model.predict(X[400:])) < 0.8 * np.std(y[400:] - alone.predict(X[400:]))
     model.save(tmp_path / "model.widegp")
-    same = load(tmp_path / "model.widegp").predict_distribution(X[500:])
-    np.testing.assert_array_equal(same.mean, model.predict_distribution(X[500:]).mean)
+    same = load(tmp_path / "model.widegp").predict_distribution(X[400:])
+    np.testing.assert_array_equal(same.mean, model.predict_distribution(X[400:]).mean)
 
 
-def test_conditioning_on_the_same_rows_again_changes_nothing_beside_trees():
-    X, y = steps(400)
-    model = WideGPRegressor(
-        max_iter=5, random_state=0, metric="iso", noise="constant", scale_inputs="standard",
-        target_transform=None,
-    ).fit(X, y)  # fmt: skip
-    again = conditioned(model, model.fitted_, X, y)
+def test_conditioning_on_the_same_rows_again_changes_nothing_beside_trees(beside_trees):
+    model, X, y = beside_trees
+    again = conditioned(model, model.fitted_, X[:400], y[:400])
     new = np.random.default_rng(1).uniform(-1, 1, (50, 3))
     np.testing.assert_allclose(again.mean(new), model.predict(new), rtol=1e-6, atol=1e-8)

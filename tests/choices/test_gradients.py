@@ -65,7 +65,7 @@ def test_gradients_are_those_of_the_predicted_mean(name):
     np.testing.assert_allclose(mean_gradients(posterior, X, rows), expected, atol=2e-7, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["exact", "full-scale"])
+@pytest.mark.parametrize("name", ["exact", pytest.param("full-scale", marks=pytest.mark.slow)])
 def test_gradients_of_a_kernel_without_a_closed_form(name):
     posterior, rows = fitted(name, exact_tanh.replace(sigma_u2=0.5), n=40)
     X = np.random.default_rng(2).normal(size=(3, 3))

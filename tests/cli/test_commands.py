@@ -207,7 +207,7 @@ class TestPredict:
 
     def test_neighbours_can_be_chosen_when_predicting(self, table, tmp_path):
         """The fit itself does not depend on them, so a model fitted with five predicts the same."""
-        fit = ["fit", table, "--target", "price", "--approximation", "vecchia", "--neighbors", 3]
+        fit = ["fit", table, "--target", "price", "--approximation", "vecchia", "--neighbors", 3, "--plain"]
         for count in (40, 5):
             run(*fit, "--predict-neighbors", count, "--out", tmp_path / f"m{count}")
         run("predict", tmp_path / "m5", table, "--out", tmp_path / "fitted.csv")

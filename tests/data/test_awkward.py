@@ -220,7 +220,7 @@ def test_awkward_columns_together_are_fitted_and_predicted(form: str, tmp_path: 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         table = FORMS[form](columns, tmp_path)
-        model = TableModel.fit(table, "y", approximation="exact", max_iter=3, test_fraction=0.2)
+        model = TableModel.fit(table, "y", approximation="exact", start={}, max_iter=3, test_fraction=0.2)
         model.save(tmp_path / "m.widegp")
         mean = TableModel.load(tmp_path / "m.widegp").predict(table)
     assert mean.shape == (N,) and np.isfinite(mean).all() and math.isfinite(model.score(table))

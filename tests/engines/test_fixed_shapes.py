@@ -13,10 +13,10 @@ from widegp.compute.xla import XlaBackend
 
 @pytest.fixture
 def accelerator(monkeypatch):
-    """Blocks of at most 2048 rows that keep their shape, as on an accelerator with little memory."""
+    """Blocks of at most 512 rows that keep their shape, as on an accelerator with little memory."""
     monkeypatch.setattr(XlaBackend, "keeps_shapes", property(lambda self: True))
     monkeypatch.setattr(XlaBackend, "block_bytes", property(lambda self: 2**24))
-    monkeypatch.setattr(XlaBackend, "block_rows", 2048)
+    monkeypatch.setattr(XlaBackend, "block_rows", 512)
 
 
 def answers(name, rows, **settings):
@@ -39,10 +39,10 @@ def answers(name, rows, **settings):
         yield model.result_.objective, *model.predict(X[:700], return_std=True)
 
 
-@pytest.mark.parametrize("name", ["vfe", "fitc", "full-scale", "exact"])
+@pytest.mark.parametrize("name", ["vfe", pytest.param("fitc", marks=pytest.mark.slow), "full-scale", "exact"])
 def test_a_few_steps_and_predictions_are_the_local_ones(name, accelerator):
     few = {"start": {"sigma_u2": 1 / 3}, "max_iter": 3}
-    there, here = answers(name, 300 if name == "exact" else 4500, **few)
+    there, here = answers(name, 300 if name == "exact" else 1200, **few)
     # Raw sums of vfe keep six digits, and after few steps nothing has yet brought the two together.
     assert there[0] == pytest.approx(here[0], rel=5e-6)
     np.testing.assert_allclose(there[1], here[1], atol=1e-4)

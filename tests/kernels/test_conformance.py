@@ -36,6 +36,19 @@ KERNELS = {name: cls() for name, cls in NAMES.items()} | {
     "sum with a product": Mixed() + RBF() * Matern32(),
 }
 every_kernel = pytest.mark.parametrize("name", KERNELS)
+THROUGHOUT = ("mixed", "rbf", "sum with a product")  # a native form, XLA alone, and parts
+
+
+def every_kernel_under(quick):
+    """Each kernel with each of these approximations; quick are the kernels named for it."""
+    return pytest.mark.parametrize(
+        ("name", "approximation"),
+        [
+            pytest.param(name, each, marks=() if name in kernels else pytest.mark.slow)
+            for name in KERNELS
+            for each, kernels in quick.items()
+        ],
+    )
 
 
 def table(n=N, seed=0):
@@ -185,8 +198,8 @@ def dense_answer(name, approximation):
     return X, y, Z, neighbors, value_and_gradient(nll, kernel, NOISE)
 
 
-@pytest.mark.parametrize("approximation", ["exact", "vfe", "full-scale"])
-@every_kernel
+# Anchors alone ask a kernel for nothing that anchors beside neighbours do not.
+@every_kernel_under({"exact": KERNELS, "vfe": THROUGHOUT, "full-scale": KERNELS})
 def test_likelihoods_and_gradients_are_those_of_a_dense_matrix(name, approximation):
     X, y, Z, neighbors, (value, gradient) = dense_answer(name, approximation)
     kernel = with_ard(KERNELS[name])
@@ -217,8 +230,7 @@ def fitted(name, approximation):
         ).fit(*table())  # fmt: skip
 
 
-@pytest.mark.parametrize("approximation", ["exact", "vfe", "full-scale"])
-@every_kernel
+@every_kernel_under({"exact": KERNELS, "vfe": THROUGHOUT, "full-scale": THROUGHOUT})
 def test_a_fit_survives_its_file(name, approximation, tmp_path):
     model, rows = fitted(name, approximation), table(12, seed=1)[0]
     model.save(tmp_path / "model.widegp")
@@ -233,7 +245,7 @@ def test_a_fit_survives_its_file(name, approximation, tmp_path):
 def test_a_fit_is_reported_and_explained(name, monkeypatch):
     monkeypatch.setattr("widegp.importance.PREDICTIONS", 40)
     monkeypatch.setattr("widegp.importance.PREDICTIONS_SLOW", 40)
-    model = fitted(name, "full-scale")
+    model = fitted(name, "exact")
     told = explain(model, table(12, seed=2)[0], top=1)
     noise = told["balance"]["variance"].pop("noise")
     rows = model.fitted_.inputs.transform(table(12, seed=2)[0])

@@ -86,7 +86,11 @@ def test_erf_activations_give_the_closed_forms(fn, closed):
 
 
 @pytest.mark.parametrize(
-    ("fn", "closed"), [(jax.nn.relu, ReLU()), (leaky, LeakyReLU(alpha=0.3))], ids=["relu", "leaky_relu"]
+    ("fn", "closed"),
+    [
+        pytest.param(jax.nn.relu, ReLU(), id="relu"),
+        pytest.param(leaky, LeakyReLU(alpha=0.3), id="leaky_relu", marks=pytest.mark.slow),
+    ],
 )
 def test_kinks_cost_accuracy_but_not_correctness(fn, closed):
     X = np.random.default_rng(0).normal(size=(12, 3))
