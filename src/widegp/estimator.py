@@ -101,7 +101,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     posterior : ``"map"``, predictions at the mode of the parameters; ``"laplace"``, averaged over weighted
         points around it; ``"sample"``, over draws of NUTS (needs numpyro); ``"auto"``, ``"laplace"`` where an
         exact fit has at most 300 rows, and there also over one variance for all inputs and one for each, by
-        their evidence, if ``metric`` leaves that open; else ``"map"``, averaged with a fit of another metric
+        held-out rows or by evidence, if ``metric`` leaves that open; else ``"map"``, averaged with a fit of another metric
         or noise where that predicts left-out rows better.
 
     Attributes
