@@ -21,6 +21,7 @@ from widegp.inference.objective import Problem
 from widegp.inference.parameters import ParameterSpace
 from widegp.inference.priors import default_priors
 from widegp.kernels import Matern32, Mixed, ReLU, Tanh
+from widegp.kernels.parameters import KINDS
 from widegp.report.parameters import describe_parameters
 from widegp.warps import make_warp
 
@@ -115,16 +116,17 @@ class TestEvidence:
 
 class TestAveraging:
     def test_predictions_are_the_mixture_of_exact_ones(self, data, model):
-        """Every point by formulas of its own: K, Cholesky, mean and variance."""
+        """Every draw by formulas of its own: K, Cholesky, mean and variance."""
         X, y = data
         new = np.random.default_rng(5).uniform(-3, 3, (7, 2))
         unit, centre = X.std(0), X.mean(0)
         rows, at = (X - centre) / unit, (new - centre) / unit
         target = (y - y.mean()) / y.std()
         theta, means, variances = model.posterior_, [], []
-        assert theta.method == "points" and len(theta.z) == 15
-        for x in theta.values:
-            named = dict(zip(theta.labels, x, strict=True))
+        members = model.fitted_.members
+        assert theta.method == "importance" and len(members) == 15
+        for member in members:
+            named = dict(member.params)
             noise = named.pop("sigma_eps2")
             kernel = Mixed(**named)
             K = np.asarray(kernel(rows)) + noise * np.eye(len(y))
@@ -132,7 +134,7 @@ class TestAveraging:
             means.append(cross @ np.linalg.solve(K, target))
             inner = np.einsum("ij,ji->i", cross, np.linalg.solve(K, cross.T))
             variances.append(np.asarray(kernel.diag(at)) - inner + noise)
-        w, means, sds = theta.weights, np.array(means), np.sqrt(variances)
+        w, means, sds = model.fitted_.weights, np.array(means), np.sqrt(variances)
         np.testing.assert_allclose(model.predict(new), y.mean() + y.std() * (w @ means), rtol=1e-7)
         observed = y.mean() + np.linspace(-1, 1, 7)
         z = (observed - y.mean()) / y.std()
@@ -142,6 +144,22 @@ class TestAveraging:
         ends = (np.array([low, high]) - y.mean()) / y.std()
         np.testing.assert_allclose(w @ stats.norm.cdf(ends[0], means, sds), 0.05, atol=1e-7)
         np.testing.assert_allclose(w @ stats.norm.cdf(ends[1], means, sds), 0.95, atol=1e-7)
+
+    def test_fifteen_rows_are_averaged_over_draws(self):
+        """Means and sds of z are those of four times as many; those of points around the mode are not."""
+        rng = np.random.default_rng([5003, 15, 1])
+        X = rng.uniform(-3, 3, (15, 1))
+        y = np.sign(X[:, 0]) + 0.2 * rng.standard_normal(15)
+        model = WideGPRegressor(random_state=0).fit(X, y)
+        many = WideGPRegressor.plain(posterior="laplace", random_state=0).fit(X, y).posterior_
+        sd = np.sqrt(np.diagonal(many.z_covariance))
+        values = [[member.params[label] for label in many.labels] for member in model.fitted_.members]
+        maps = [KINDS[kind].map for kind in many.kinds]
+        members = np.array([[m.inverse(x) for m, x in zip(maps, one, strict=True)] for one in values])
+        weights = model.fitted_.weights
+        mean = weights @ members
+        np.testing.assert_array_less(np.abs(mean - many.z_mean) / sd, 0.15)
+        np.testing.assert_allclose(np.sqrt(weights @ (members - mean) ** 2), sd, rtol=0.1)
 
     def test_draws_are_of_the_mixture_and_joint(self, data, model):
         X, _ = data
@@ -202,7 +220,9 @@ class TestAveraging:
 
 
 class TestOneVarianceOrOnePerInput:
-    """Which of the two is as uncertain as the parameters where rows are few: the evidence weighs them."""
+    """Which of the two is as uncertain as the parameters where rows are few: the evidence weighs them, or
+    rows that were held out.
+    """
 
     def fits(self, X, y):
         made = [WideGPRegressor.plain(posterior="auto", ard=ard, random_state=0).fit(X, y) for ard in (0, 1)]
@@ -211,7 +231,7 @@ class TestOneVarianceOrOnePerInput:
     def test_predictions_are_the_mixture_of_both(self, data):
         X, y = data
         both, one, each = self.fits(X, y)
-        logs = np.array([model.posterior_.evidence.laplace for model in (one, each)])
+        logs = np.array([model.log_evidence_ for model in (one, each)])
         shares = np.exp(logs - logsumexp(logs))
         assert 0.01 < shares[0] < 0.99
         np.testing.assert_allclose(both.fitted_.weights[:15].sum(), shares[0], atol=0.02)

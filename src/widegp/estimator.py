@@ -98,11 +98,11 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     likelihood : ``"gaussian"``, ``"student-t"`` (gross outliers), or, for counts with mean e^f, ``"poisson"``
         or ``"negative-binomial"``; other than Gaussian by Laplace's approximation. ``"logit"`` and
         ``"probit"`` are of targets 0 and 1, whose mean is P(y = 1); `WideGPClassifier` takes any classes.
-    posterior : ``"map"``, predictions at the mode of the parameters; ``"laplace"``, averaged over weighted
-        points around it; ``"sample"``, over draws of NUTS (needs numpyro); ``"auto"``, ``"laplace"`` where an
-        exact fit has at most 300 rows, and there also over one variance for all inputs and one for each, by
-        their evidence, if ``metric`` leaves that open; else ``"map"``, averaged with a fit of another metric
-        or noise where that predicts left-out rows better.
+    posterior : ``"map"``, predictions at the mode of the parameters; ``"laplace"``, averaged over a few
+        points with the moments of importance-weighted draws, or around the mode where these fail;
+        ``"sample"``, over draws of NUTS (needs numpyro); ``"auto"``, where an exact fit has at most 300 rows,
+        as ``"laplace"``, above 60 around the mode, and over one variance for all inputs and one for each, by
+        held-out rows or evidence; else ``"map"``, or the average with another fit that left-out rows prefer.
 
     Attributes
     ----------

@@ -230,12 +230,12 @@ def _member(
 
 def _averaged(asked: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
     """The model, averaged with others that were fitted, or over the posterior of its parameters; over both
-    where rows are few: p(y* | y) = sum_M p(M | y) p(y* | y, M), with p(M | y) by the evidence of each.
+    where rows are few: p(y* | y) = sum_M w_M p(y* | y, M), with w_M by held-out rows or by evidence.
     """
     several = (estimate, *(estimate.beside if asked.posterior == "auto" else ()))
     exact = estimate.builder.dials.name == "exact"
     method = averages(asked.posterior, estimate.fitted, exact)
-    if method == "map" or (len(several) > 1 and not estimate.by_evidence):
+    if method == "map" or (len(several) > 1 and not estimate.alike):
         model, total = _model(asked, estimate, table), sum(one.share for one in several)
         beside = (_member(asked, one, table, one.fitted.values, one.share / total) for one in several)
         return replace(model, members=tuple(beside)) if len(several) > 1 else model
@@ -246,6 +246,8 @@ def _averaged(asked: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
         words = "The posterior of the parameters has no curvature here; the mode alone is used."
         return _model(asked, estimate, table).noted(words)
     shares = evidence_shares([theta.posterior.evidence for _, theta in known])
+    if len(known) > 1 and estimate.share_beside is not None:
+        shares = np.array([1 - estimate.share_beside, estimate.share_beside])
     members = tuple(
         _member(asked, one, table, density_of(one.fitted).space.unpack(z), float(share * weight))
         for share, (one, theta) in zip(shares, known, strict=True)

@@ -33,8 +33,9 @@ from widegp.warps import make_warp
 
 class Estimate(NamedTuple):
     """A fit, the builder of its rows, what maps scaled inputs to these, the noise, its tails, what was
-    chosen, its share in an average, and other fits to average predictions with, by their shares or, of the
-    same rows, by evidence.
+    chosen, its ``share`` in an average, and other fits to average predictions with: by their shares or, of
+    the same rows (``alike``), over the posterior of each, to the ``share_beside`` that held-out rows give to
+    the one beside, None where the evidence tells.
     """
 
     fitted: Fitted
@@ -45,7 +46,8 @@ class Estimate(NamedTuple):
     notes: tuple[str, ...] = ()
     share: float = 1.0
     beside: tuple[Estimate, ...] = ()
-    by_evidence: bool = False
+    alike: bool = False
+    share_beside: float | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ class TableFit:
         """The fit of the whole table, as asked; what is open stays plain where it cannot be tried.
 
         With ``averaged``, where rows are few, one variance per input comes beside one for all: whether
-        inputs matter alike is then as uncertain as the parameters, and the evidence weighs both.
+        inputs matter alike is then as uncertain as the parameters. Held-out rows weigh both; of rows too
+        few to hold any out, the evidence.
         """
         settings, target = self.run.settings, self.problem.y
         fixed = settings.name != "lbfgs" or not settings.explore or settings.seconds is not None
@@ -145,7 +148,8 @@ class TableFit:
         builder, form = replace(self.builder, X=X), replace(chosen.trial.form, linear=None)
         psi = {name: value for name, value in chosen.trial.values.items() if name == "psi"}
         fitted = self._fit(builder, self._warped(form.warp), Begin(self.start | psi), explore=True)
-        both = self._with_each(Estimate(fitted, builder, chosen.maps(form), notes=(chosen.words,)))
+        one = Estimate(fitted, builder, chosen.maps(form), notes=(chosen.words,))
+        both = self._with_each(one)._replace(share_beside=chosen.share_by_input)
         if not tailed:
             return both
         beside = tuple(one._replace(tails=_tails(one.fitted)) for one in both.beside)
@@ -161,7 +165,7 @@ class TableFit:
         if start is not None:
             other = self._fit(builder, problem, Begin(start))
             each = min(each, other, key=lambda fitted: fitted.optimum.value)
-        return one._replace(beside=(one._replace(fitted=each),), by_evidence=True)
+        return one._replace(beside=(one._replace(fitted=each),), alike=True)
 
     def _warped(self, name: str) -> Problem:
         return replace(self.problem, warp=make_warp(name, **self.scale))

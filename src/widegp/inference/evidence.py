@@ -24,8 +24,8 @@ from widegp.inference.density import Mode, PosteriorDensity
 from widegp.inference.posterior_points import principal
 from widegp.registry import saveable
 
-# Draws of each round, and the degrees of freedom of their t.
-DRAWS = (400, 600, 1000, 2000)
+# Draws of each round: for an evidence, and for an average alone. Degrees of freedom of their t.
+DRAWS, FEW_DRAWS = (400, 600, 1000, 2000), (200, 300, 500)
 FREEDOM = 7
 # Scale of the first round over H^-1: twice as wide, so that no tail of the posterior is without draws.
 WIDER = 4.0
@@ -62,10 +62,16 @@ class Evidence:
 
 
 def evidence_shares(found: Sequence[Evidence | None]) -> np.ndarray:
-    """p(M | y) of models alike before the data, (k,); a single model needs no evidence."""
+    """p(M | y) of models alike before the data, (k,); a single model needs no evidence.
+
+    Samples are compared with samples: Laplace's value, often too low, would stand back beside one.
+    """
     if len(found) == 1:
         return np.ones(1)
-    return _shares(np.array([-np.inf if one is None else one.log_evidence for one in found]))
+    known = [one for one in found if one is not None]
+    sampled = all(one.reliable for one in known)
+    logs = [-np.inf if one is None else one.log_evidence if sampled else one.laplace for one in found]
+    return _shares(np.array(logs))
 
 
 class Weighted(NamedTuple):
@@ -88,15 +94,17 @@ def laplace_evidence(mode: Mode) -> float:
     return float(-mode.value + len(sds) * np.log(2 * np.pi) / 2 + np.log(sds).sum())
 
 
-def evidence(density: PosteriorDensity, mode: Mode, seed: int = 0) -> tuple[Evidence, Weighted]:
-    """The evidence, and the draws whose weights made it, by sum(DRAWS) evaluations."""
+def evidence(
+    density: PosteriorDensity, mode: Mode, seed: int = 0, rounds: tuple[int, ...] = DRAWS
+) -> tuple[Evidence, Weighted]:
+    """The evidence, and the draws whose weights made it, by sum(rounds) evaluations."""
     (sds, vectors), rng = principal(mode.hessian), np.random.default_rng(seed)
     proposals = [_Proposal(mode.z, WIDER * (vectors * sds**2) @ vectors.T)]
     z, loss = np.empty((0, mode.z.size)), np.empty(0)
-    for count in DRAWS:
+    for count in rounds:
         more = proposals[-1].draws(count, rng)
         z, loss = np.concatenate([z, more]), np.concatenate([loss, _losses(density, more)])
-        shares = np.log(np.array(DRAWS[: len(proposals)]) / len(z))[:, None]
+        shares = np.log(np.array(rounds[: len(proposals)]) / len(z))[:, None]
         proposed = logsumexp(shares + np.stack([q.log_density(z) for q in proposals]), axis=0)
         log_weights, k = smoothed(-loss - proposed)
         weights = _shares(log_weights)

@@ -10,18 +10,24 @@ import numpy as np
 from scipy.special import ndtri
 
 from widegp.inference.density import Mode, PosteriorDensity
-from widegp.inference.evidence import Evidence, Weighted, evidence, laplace_evidence
+from widegp.inference.evidence import DRAWS, FEW_DRAWS, Evidence, Weighted, evidence, laplace_evidence
 from widegp.inference.fit import Fitted
 from widegp.inference.objective import MapObjective
 from widegp.inference.parameters import ParameterSpace
 from widegp.inference.posterior_points import posterior_points
 from widegp.inference.result import Reason
+from widegp.inference.thinned import thinned
 from widegp.kernels.parameters import KINDS
 from widegp.registry import saveable
 
 METHODS = ("auto", "map", "laplace", "sample")
 # "auto" averages over the parameters up to so many rows, and parameters.
 FEW_ROWS, FEW_PARAMETERS = 300, 40
+# Up to so many rows, and parameters, it averages over draws in place of points: there their posterior is
+# furthest from Gaussian and draws are cheap; FEW_DRAWS seldom reach all of one of more parameters.
+DRAWN_ROWS, DRAWN_PARAMETERS = 60, 12
+# Points that stand for the draws where predictions are averaged, at least.
+MEMBERS = 15
 LEVEL = 0.95
 
 
@@ -128,21 +134,28 @@ def averages(asked: str, fitted: Fitted, exact: bool) -> str:
 
 
 def laplace(fitted: Fitted, check: bool = True) -> Averaged | None:
-    """Weighted points around the mode of z; None where no Hessian can be made.
+    """Weighted draws of z, or points around its mode; None where no Hessian can be made.
 
-    With ``check`` the evidence is checked by importance sampling, which takes longer than several fits.
-    Where it can be relied on its draws stand for the posterior: the points alone are too narrow in directions
-    that are far from Gaussian.
+    With ``check`` the evidence is checked by importance sampling, which takes longer than several fits; of
+    few rows fewer draws are made in any case. Where these can be relied on they stand for the posterior: the
+    points are too narrow in directions that are far from Gaussian.
     """
     found_mode = mode_of(fitted)
     if found_mode is None:
         return None
     density, mode = found_mode
+    names, found = named(density.space), Evidence(laplace_evidence(mode))
+    few = fitted.objective.n_rows <= DRAWN_ROWS and mode.z.size <= DRAWN_PARAMETERS
+    if check or few:
+        found, drawn = evidence(density, mode, rounds=DRAWS if check else FEW_DRAWS)
+        if found.reliable:
+            # As many as there would be points around the mode, so that predictions cost the same.
+            z = thinned(*drawn, max(MEMBERS, 2 * mode.z.size + 1)).clip(*density.bounds.T)
+            equal = Weighted(z, np.full(len(z), 1 / len(z)))
+            return Averaged(ParameterPosterior("importance", *names, *drawn, found), equal)
     points = posterior_points(density.value, mode.z, mode.hessian, density.bounds)
-    few = Weighted(np.array([point.z for point in points]), np.array([point.weight for point in points]))
-    found, drawn = evidence(density, mode) if check else (Evidence(laplace_evidence(mode)), few)
-    method, kept = ("importance", drawn) if found.reliable else ("points", few)
-    return Averaged(ParameterPosterior(method, *named(density.space), *kept, found), few)
+    kept = Weighted(np.array([point.z for point in points]), np.array([point.weight for point in points]))
+    return Averaged(ParameterPosterior("points", *names, *kept, found), kept)
 
 
 def mode_of(fitted: Fitted) -> tuple[PosteriorDensity, Mode] | None:
