@@ -182,13 +182,13 @@ class LatentFit:
     def _with_trees(self, path: Path) -> tuple[Path, TreesInput | None]:
         """The path that begins where another ended, with trees beside its inputs, if held-out rows gain.
 
-        Trees that decide have not seen these rows; then others are grown on all. None where f is not one
-        number, or offsets differ.
+        Trees that decide have seen the sample, as the other path has; then others are grown on all rows. None
+        where f is not one number, or offsets differ.
         """
         response, rows, X = self.problem.response, self._rows(), path.tables[path.form.inputs]
         if self.problem.functions > 1 or np.ptp(response.offset) > 0:
             return path, None
-        trees = self._trees(X, np.sort(rows[: len(rows) - _held_count(len(rows))]))
+        trees = self._trees(X, np.sort(rows[: _sample_count(len(rows))]))
         form = replace(path.form, linear=beside_trees(path.form.linear, X))
         beside = self._path({form.inputs: trees.training(X)}, form, path.first.values, True)
         if not beside.gains(path):
@@ -216,8 +216,7 @@ class LatentFit:
         """The form, the other scaling of inputs, and the metric of the better one learned again, on a sample
         of the rows: the one under which others are likeliest.
         """
-        held = rows[-_held_count(len(rows)) :]
-        sample = rows[: min(SAMPLE_ROWS, len(rows) - len(held))]
+        held, sample = rows[-_held_count(len(rows)) :], rows[: _sample_count(len(rows))]
         best = self._sampled(tables, form, values, sample, held)
         for inputs in tables.keys() - {form.inputs}:
             other = replace(form, inputs=inputs)
@@ -278,6 +277,10 @@ def _mapped(tables: Tables, form: Form) -> np.ndarray:
 
 def _held_count(n_rows: int) -> int:
     return min(HELD_ROWS, n_rows // 5)
+
+
+def _sample_count(n_rows: int) -> int:
+    return min(SAMPLE_ROWS, n_rows - _held_count(n_rows))
 
 
 def _better(one: Sampled, other: Sampled) -> Sampled:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from widegp.choices.chosen import LEAST_ROWS
 from widegp.choices.left_out import NEIGHBORS
-from widegp.choices.search import POWERS, folds
+from widegp.choices.search import DECIDING, POWERS, folds
 from widegp.choices.trials import Bench
-from widegp.choices.whole import DECIDING, GRADIENT_ROWS, LEFT_OUT_ROWS, WORTHWHILE
+from widegp.choices.whole import GRADIENT_ROWS, LEFT_OUT_ROWS, WORTHWHILE
 from widegp.cost import Calibration, Size, Stage, evaluation_seconds, prediction_seconds
 from widegp.inference.plan import EVALUATIONS_NEXT, fit_plan
 

@@ -34,8 +34,8 @@ STRENGTHS = (0.5, 1.0)
 # Rows fitted and rows held out. Tables below the third number are cut into folds, each held out once and
 # predicted from at most the last number of rows, since there the plain fit takes seconds.
 FIT_ROWS, HELD_ROWS, IN_FOLDS, FOLD_FIT_ROWS = 1000, 2500, 3000, 600
-# Rows that judge fits of the whole table.
-JUDGED_ROWS = 2000
+# Rows that judge fits of the whole table. Of more rows than the second number so many decide.
+JUDGED_ROWS, DECIDING = 2000, (12_000, 8_000)
 
 
 class Asked(NamedTuple):
@@ -254,12 +254,19 @@ def folds(n_rows: int) -> tuple[int, int]:
     return count, min(FOLD_FIT_ROWS, n_rows - -(-n_rows // count))
 
 
+def deciding_rows(n_rows: int, seed: int) -> np.ndarray:
+    """Rows by whose fits it is decided what is fitted to all, sorted; all of them where they are not many."""
+    most, size = DECIDING
+    rows = np.random.default_rng(seed).permutation(n_rows)
+    return np.sort(rows if n_rows <= most else rows[:size])
+
+
 def judged_rows(n_rows: int, seed: int) -> np.ndarray:
     """Rows by which fits of the whole table are judged, sorted: at most a third, and `JUDGED_ROWS`.
 
-    Of a large table they are among those that `splits` holds out. Trees beside the inputs must not have seen
-    them: what a tree says of a row depends on the targets of the rows that grew it, so that the others would
-    tell of a row that is left out of the prediction alone.
+    Of a large table they are among those that `splits` holds out, and among those that decide. Trees beside
+    the inputs must not have seen them: what a tree says of a row depends on the targets of the rows that grew
+    it, so that the others would tell of a row that is left out of the prediction alone.
     """
     order = np.random.default_rng(seed).permutation(n_rows)
     count, size = folds(n_rows)

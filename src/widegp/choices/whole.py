@@ -15,7 +15,7 @@ from widegp.choices.chosen import Chosen
 from widegp.choices.gradients import mean_gradients
 from widegp.choices.left_out import NEIGHBORS, left_out
 from widegp.choices.metric import gradient_moment, learned_map
-from widegp.choices.search import CERTAIN, LARGEST_LOSS, POWERS, STRENGTHS, Verdict
+from widegp.choices.search import CERTAIN, LARGEST_LOSS, POWERS, STRENGTHS, Verdict, deciding_rows
 from widegp.choices.trials import Form
 from widegp.conditioning import TrainingRows
 from widegp.inference.fit import Fitted
@@ -30,8 +30,6 @@ from widegp.warps import FittedWarp
 GRADIENT_ROWS, LEFT_OUT_ROWS = 4000, 2000
 # A table so many times as large as the part that chose is worth learning from again.
 WORTHWHILE = 1.5
-# Of more rows than the first number so many decide what is fitted to all of them.
-DECIDING = (12_000, 8_000)
 
 # Standard errors by which an average with a further fit must be better: fewer than for another model, since
 # averages seldom lose. Every fit in it takes its time to predict.
@@ -129,10 +127,9 @@ class Whole:
 
     def part(self) -> Whole:
         """Rows at random that decide for the whole table; all of them where they are not many."""
-        most, size = DECIDING
-        if len(self.X) <= most:
+        rows = deciding_rows(len(self.X), self.seed)
+        if len(rows) == len(self.X):
             return self
-        rows = np.sort(np.random.default_rng(self.seed).permutation(len(self.X))[:size])
         judged, problem = np.searchsorted(rows, self.judged), self.problem.restricted(rows)
         return replace(self, X=self.X[rows], judged=judged, problem=problem, part_of=self)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from widegp.choices.chosen import Chosen, choose_on
 from widegp.choices.metric import beside_trees
-from widegp.choices.search import Asked, judged_rows
+from widegp.choices.search import Asked, deciding_rows, judged_rows
 from widegp.choices.trials import Bench, Form
 from widegp.trees import TreesInput
 from widegp.warps import make_warp
@@ -23,8 +23,8 @@ HOPELESS = 2.0
 def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
     """Metric and noise chosen anew for rows (x, g(x)); inputs and warp stay. None where trees cannot help.
 
-    Trees predict the warped target. That they help is not decided here: g has been told of many rows, the
-    trials of a part. Fits of the whole table decide, by rows that have not grown these trees.
+    Trees predict the warped target. That they help is not decided here: g has been told of more rows than the
+    trials see. Fits of the whole table decide, by rows that have not grown these trees.
     """
     trial, form = chosen.trial, chosen.trial.form
     ((inputs, scaled),) = bench.tables.items()
@@ -33,7 +33,8 @@ def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
     X = scaled if chosen.scaler is None else chosen.scaler.transform(scaled)
     problem = replace(bench.problem, warp=make_warp(form.warp, **bench.scale))
     target = problem.warped(trial.values).value
-    grows = np.setdiff1d(np.arange(len(X)), judged_rows(len(X), bench.seed))
+    # As many rows as fits without trees will have seen when they are compared, less those that compare.
+    grows = np.setdiff1d(deciding_rows(len(X), bench.seed), judged_rows(len(X), bench.seed))
     trees = TreesInput.fit(X[grows], target[grows], bench.seed)
     rows = trees.training(X)
     if np.std(target - trees.scale * rows[:, -1]) > HOPELESS * _error(chosen):
