@@ -14,7 +14,7 @@ from widegp.approximations.build import Builder
 from widegp.approximations.layout import Dials
 from widegp.choices.left_out import left_out_exactly, left_out_rows
 from widegp.choices.moves import LearnMetric
-from widegp.choices.search import Candidate, splits
+from widegp.choices.search import Candidate, deciding_rows, judged_rows, splits
 from widegp.choices.trials import Bench, Form, Trial
 from widegp.compute.backend import choose_backend
 from widegp.fitting import conditioned
@@ -23,6 +23,7 @@ from widegp.inference.objective import Problem, start_values
 from widegp.inference.priors import resolve_priors
 from widegp.kernels import Mixed
 from widegp.prediction import TrainingRows, make_predictor
+from widegp.trees import TreesInput, row_keys
 from widegp.warps import make_warp
 
 OPEN = {"metric": "auto", "noise": "auto", "scale_inputs": "auto", "target_transform": "auto"}
@@ -174,6 +175,15 @@ def test_without_a_noise_model_the_spread_is_that_of_the_posterior_and_one_noise
     )
 
 
+@given(st.integers(300, 40_000), st.integers(0, 5))
+def test_rows_that_judge_are_among_those_that_decide_and_are_not_fitted_in_trials(n, seed):
+    judged, deciding = judged_rows(n, seed), deciding_rows(n, seed)
+    assert np.isin(judged, deciding).all() and 3 * len(judged) <= len(deciding) <= 12_000
+    if n >= 3000:
+        ((fitted, held),) = splits(n, seed)
+        assert np.isin(judged, held).all() and not np.isin(judged, fitted).any()
+
+
 def steps(n):
     """Boxes of constant value, which trees see at once and a smooth process does not."""
     rng = np.random.default_rng(0)
@@ -200,6 +210,23 @@ def test_trees_join_the_inputs_where_they_predict_better_and_go_into_the_file(be
     model.save(tmp_path / "model.widegp")
     same = load(tmp_path / "model.widegp").predict_distribution(X[400:])
     np.testing.assert_array_equal(same.mean, model.predict_distribution(X[400:]).mean)
+
+
+def test_trees_are_compared_by_rows_that_have_not_grown_them_and_grown_on_all_for_good(monkeypatch):
+    X, _ = steps(400)
+    grown, fit = [], TreesInput.fit
+
+    def recorded(rows, *given, **named):
+        grown.append(set(row_keys(rows)))
+        return fit(rows, *given, **named)
+
+    monkeypatch.setattr(TreesInput, "fit", recorded)
+    y = np.where(X[:, 0] > 0, 1.0, -1.0) + 0.1 * np.random.default_rng(1).standard_normal(len(X))
+    model = WideGPRegressor(**STEPS).fit(X, y)
+    keys = row_keys(model.fitted_.inputs.parts[0].transform(X))
+    judged = judged_rows(len(X), model.fitted_.seed)
+    assert grown[0] == set(np.delete(keys, judged))
+    assert grown[1:] == [set(keys)]
 
 
 def test_conditioning_on_the_same_rows_again_changes_nothing_beside_trees(beside_trees):
