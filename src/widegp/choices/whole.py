@@ -294,7 +294,11 @@ def _of_all_rows(judged: Judged) -> Judged:
     whole = (part.part_of or part).with_all_trees()
     if whole is part:
         return judged
-    stage = whole.fitted(stage.form, Begin.at(stage))
+    # Where going on did harm, parameters stay and all rows are conditioned on; what was judged before its end
+    # may not go much further either.
+    cut_short = stage.fitted.optimum.reason is Reason.MAX_ITER
+    limit = 0 if STOPPED in judged.notes else TRIED if cut_short else None
+    stage = whole.fitted(stage.form, Begin.at(stage, limit))
     if whole.chosen.trees is not None:
         return replace(judged, stage=stage)
     ended = Judged.of(stage, judged.words, whole.judged, whole.varying)
