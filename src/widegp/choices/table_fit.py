@@ -9,11 +9,12 @@ import numpy as np
 
 from widegp.approximations.build import Builder
 from widegp.choices.chosen import LEAST_ROWS, Chosen, choose_on
+from widegp.choices.judged import Judged, shares
 from widegp.choices.left_out import left_out_exactly
 from widegp.choices.plan import chosen_plan
 from widegp.choices.search import Asked, judged_rows
 from widegp.choices.trials import Bench
-from widegp.choices.whole import Begin, Judged, Whole, fit_whole, shares
+from widegp.choices.whole import Begin, Whole, fit_whole
 from widegp.choices.with_trees import with_trees
 from widegp.cost import Calibration, Size
 from widegp.data.arrays import is_mapped

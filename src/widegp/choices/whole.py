@@ -8,14 +8,14 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy.special import logsumexp
 
 from widegp.approximations.build import Builder
 from widegp.choices.chosen import Chosen
 from widegp.choices.gradients import mean_gradients
+from widegp.choices.judged import Judged, averaged, together
 from widegp.choices.left_out import NEIGHBORS, left_out
 from widegp.choices.metric import gradient_moment, learned_map
-from widegp.choices.search import CERTAIN, LARGEST_LOSS, POWERS, STRENGTHS, Verdict, deciding_rows
+from widegp.choices.search import CERTAIN, POWERS, STRENGTHS, Verdict, deciding_rows
 from widegp.choices.trials import Form
 from widegp.conditioning import TrainingRows
 from widegp.inference.fit import Fitted
@@ -23,17 +23,12 @@ from widegp.inference.objective import Problem
 from widegp.inference.parameters import Values
 from widegp.inference.result import Reason
 from widegp.noise_model import LeftOut, NoiseModel, fit_noise, likeliest_factor
-from widegp.tails import MOST_PARTS, NORMAL, Tails, judged_tails, tails_together
-from widegp.warps import FittedWarp
 
 # Rows whose gradients make the metric, and rows left out to learn the noise from.
 GRADIENT_ROWS, LEFT_OUT_ROWS = 4000, 2000
 # A table so many times as large as the part that chose is worth learning from again.
 WORTHWHILE = 1.5
 
-# Standard errors by which an average with a further fit must be better: fewer than for another model, since
-# averages seldom lose. Every fit in it takes its time to predict.
-LIKELY, MOST_AVERAGED = 1.0, 3
 # Iterations of a fit that is only one of several; the one that is kept goes on until it has converged, unless
 # left-out rows lose more nats by that than such a number.
 TRIED, MOST_LOST = 12, 0.01
@@ -196,74 +191,6 @@ class Whole:
         return best
 
 
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """A fit of the whole table, and how rows that were left out of their prediction do under it.
-
-    words : how it differs from the first.    left_out : these rows.
-    bold : it is taken only where it is better for certain. A metric of a higher power is: gradients have seen
-        the targets of left-out rows too, and the more of a metric is learned, the more that flatters it.
-    residual, log_density : (q,) each, of the standardised targets; the latter under the ``tails`` of these
-        rows, each fifth of them under those of the others.
-    log_scale : (q,), from the density of a score to that of its target.
-    """
-
-    stage: Stage
-    words: str
-    left_out: LeftOut
-    residual: np.ndarray
-    log_density: np.ndarray
-    log_scale: np.ndarray
-    tails: Tails | None
-    notes: tuple[str, ...] = ()
-    bold: bool = False
-
-    @classmethod
-    def of(cls, stage: Stage, words: str, rows: np.ndarray, tailed: bool) -> Self:
-        left_out, problem, values = stage.left_out(rows), stage.fitted.objective.problem, stage.fitted.values
-        law = judged_tails(left_out.scores(), MOST_PARTS if tailed else 0)
-        warped, sd = problem.warped(values), np.sqrt(left_out.latent + left_out.noise)
-        log_scale = warped.log_jacobian[rows] - np.log(sd)
-        psi = values.get("psi", np.zeros(0))
-        warp = FittedWarp.fit(problem.y, problem.warp.name, psi, **stage.whole.scale)
-        mean, _ = warp.moments(warped.value[rows] - left_out.residual, sd)
-        residual, log_density = problem.y[rows] - mean, law.log_density + log_scale
-        return cls(stage, words, left_out, residual, log_density, log_scale, law.tails)
-
-    def noted(self, words: str) -> Self:
-        return replace(self, notes=(*self.notes, words))
-
-    def averaged_with(self, *others: Judged) -> Self:
-        """All of them, averaged: the mean of the densities, and of the means."""
-        several: tuple[Judged, ...] = (self, *others)
-        share = shares(several)
-        density = logsumexp([one.log_density for one in several], axis=0, b=share[:, None])
-        residual = np.tensordot(share, [one.residual for one in several], axes=1)
-        return replace(self, log_density=density, residual=residual, bold=False)
-
-    @property
-    def score(self) -> float:
-        """Mean log density less the logarithm of the RMSE, both of which users look at: nats either way."""
-        return float(np.mean(self.log_density) - 0.5 * np.log(np.mean(self.residual**2)))
-
-    def beside(self, other: Judged) -> Verdict:
-        """This fit against ``other``."""
-        gain = self.log_density - other.log_density
-        rmse = float(np.sqrt(np.mean(self.residual**2) / np.mean(other.residual**2))) - 1
-        error = float(gain.std() / np.sqrt(len(gain)))
-        certain = gain.mean() > CERTAIN * error
-        kept = self.score > other.score and rmse <= LARGEST_LOSS and (certain or not self.bold)
-        return Verdict(self.words, -float(gain.mean()), error, rmse, kept)
-
-
-def shares(several: Sequence[Judged]) -> np.ndarray:
-    """Of each fit in their average, (J,): inputs with trees and inputs without have the same share, and the
-    fits of either divide it. Fits of the same inputs differ little; two of them are hardly worth twice one.
-    """
-    trees = [one.stage.whole.chosen.trees is not None for one in several]
-    return np.array([1 / (trees.count(own) * len(set(trees))) for own in trees])
-
-
 def fit_whole(rivals: Sequence[Whole]) -> list[Judged]:
     """What was chosen, fitted to all rows; metric, then noise, learned again from them.
 
@@ -271,18 +198,8 @@ def fit_whole(rivals: Sequence[Whole]) -> list[Judged]:
     was tried; then, where the average with them is better still, others.
     """
     made = [_of_all_rows(one) for one in _decided([rival.part() for rival in rivals])]
-    best, *others = _together(made) if len(made) > 1 else [_by_more_rows(made[0])]
+    best, *others = together(made) if len(made) > 1 else [_by_more_rows(made[0])]
     return [best if best.tails is None or others else best.noted(best.tails.words), *others]
-
-
-def _together(made: list[Judged]) -> list[Judged]:
-    """Several fits with the tails that suit their average, where they are to have any."""
-    if not made[0].stage.whole.varying:
-        return made
-    scores, share = [one.left_out.scores() for one in made], shares(made)
-    scales = [one.log_scale + np.log(own) for one, own in zip(made, share, strict=True)]
-    laws = tails_together(scores, scales, [one.tails or NORMAL for one in made])
-    return [replace(one, tails=law) for one, law in zip(made, laws, strict=True)]
 
 
 def _of_all_rows(judged: Judged) -> Judged:
@@ -296,9 +213,8 @@ def _of_all_rows(judged: Judged) -> Judged:
         return judged
     # Where going on did harm, parameters stay and all rows are conditioned on; what was judged before its end
     # may not go much further either.
-    cut_short = stage.fitted.optimum.reason is Reason.MAX_ITER
-    limit = 0 if STOPPED in judged.notes else TRIED if cut_short else None
-    stage = whole.fitted(stage.form, Begin.at(stage, limit))
+    limit = {Reason.JUDGED: 0, Reason.MAX_ITER: TRIED}.get(stage.fitted.optimum.reason)
+    stage = _stopped(whole.fitted(stage.form, Begin.at(stage, limit)), limit == 0)
     if whole.chosen.trees is not None:
         return replace(judged, stage=stage)
     ended = Judged.of(stage, judged.words, whole.judged, whole.varying)
@@ -328,7 +244,7 @@ def _decided(rivals: Sequence[Whole]) -> list[Judged]:
     for whole in rivals:
         tried(whole, whole.chosen.trial.form, whole.begin, whole.words, bold=whole.chosen.trees is not None)
     if not rivals[0].large:
-        return _averaged(_best(made), made, verdicts)
+        return averaged(_best(made), made, verdicts)
     best = _best(made)
     whole, chosen = best.stage.whole, best.stage.whole.chosen
     for power in POWERS if chosen.power is not None or chosen.by_input else ():
@@ -339,7 +255,7 @@ def _decided(rivals: Sequence[Whole]) -> list[Judged]:
     if form is not best.stage.form:
         tried(whole, form, Begin.at(best.stage, TRIED), "noise of all rows")
     ended = _ended(_best(made))
-    return _averaged(ended, [ended, *(other for other in made if other is not _best(made))], verdicts)
+    return averaged(ended, [ended, *(other for other in made if other is not _best(made))], verdicts)
 
 
 def _ended(best: Judged) -> Judged:
@@ -352,7 +268,17 @@ def _ended(best: Judged) -> Judged:
     whole = best.stage.whole
     stage = whole.fitted(best.stage.form, Begin.at(best.stage))
     ended = Judged.of(stage, best.words, whole.judged, whole.varying)
-    return ended if ended.score > best.score - MOST_LOST else best.noted(STOPPED)
+    if ended.score > best.score - MOST_LOST:
+        return ended
+    return replace(best, stage=_stopped(best.stage)).noted(STOPPED)
+
+
+def _stopped(stage: Stage, judged: bool = True) -> Stage:
+    """The same fit, said to have been stopped by left-out rows, where ``judged``."""
+    if not judged:
+        return stage
+    optimum = replace(stage.fitted.optimum, reason=Reason.JUDGED)
+    return replace(stage, fitted=replace(stage.fitted, optimum=optimum))
 
 
 def _best(made: list[Judged]) -> Judged:
@@ -361,20 +287,3 @@ def _best(made: list[Judged]) -> Judged:
     for other in made[1:]:
         best = other if other.beside(best).kept else best
     return best
-
-
-def _averaged(best: Judged, made: list[Judged], verdicts: list[Verdict]) -> list[Judged]:
-    """The best fit, and those of ``made`` that it is best averaged with, each if that is likely to gain."""
-    several, average, notes = [best], best, [*best.notes]
-    if verdicts:
-        notes.append(f"Then on the whole table: {'; '.join(map(str, verdicts))}.")
-    while len(several) < MOST_AVERAGED:
-        others = [other for other in made if all(other is not one for one in several)]
-        found = [(best.averaged_with(*several[1:], other), other) for other in others]
-        after, other = max(found, key=lambda pair: pair[0].score, default=(average, best))
-        verdict = replace(after.beside(average), words=f"averaged with {other.words}")
-        if not verdict.kept or verdict.difference > -LIKELY * verdict.error:
-            break
-        several, average = [*several, other], after
-        notes.append(f"Predictions are {verdict}.")
-    return [replace(best, notes=tuple(notes)), *several[1:]]

@@ -21,6 +21,7 @@ class Reason(StrEnum):
 
     CONVERGED = "converged"
     PRECISION = "converged to the precision of the objective"
+    JUDGED = "stopped where left-out rows are predicted best"
     MAX_ITER = "iteration limit reached"
     BUDGET = "time budget spent"
     FAILED = "numerical failure"
@@ -28,7 +29,8 @@ class Reason(StrEnum):
 
     @property
     def converged(self) -> bool:
-        return self in (Reason.CONVERGED, Reason.PRECISION, Reason.FIXED)
+        """Whether it ended by a rule of its own, not for want of time, iterations or digits."""
+        return self in (Reason.CONVERGED, Reason.PRECISION, Reason.JUDGED, Reason.FIXED)
 
 
 @dataclass(frozen=True)

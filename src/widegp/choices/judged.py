@@ -1,0 +1,142 @@
+"""Fits of a whole table, judged by rows that were left out of their prediction, and averages of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from scipy.special import logsumexp
+
+from widegp.choices.search import CERTAIN, LARGEST_LOSS, Verdict
+from widegp.noise_model import LeftOut
+from widegp.tails import MOST_PARTS, NORMAL, Tails, judged_tails, tails_together
+from widegp.warps import FittedWarp
+
+if TYPE_CHECKING:
+    from widegp.choices.whole import Stage
+
+# Standard errors by which an average with a further fit must be better: fewer than for another model, since
+# averages seldom lose. Each takes its time to predict.
+LIKELY, MOST_AVERAGED = 1.0, 3
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A fit of the whole table, and how rows that were left out of their prediction do under it.
+
+    words : how it differs from the first.    left_out : these rows.
+    bold : it is taken only where it is better for certain. A metric of a higher power is: gradients have seen
+        the targets of left-out rows too, and the more of a metric is learned, the more that flatters it.
+    residual, log_density : (q,) each, of the standardised targets; the latter under the ``tails`` of these
+        rows, each fifth of them under those of the others.
+    log_scale : (q,), from the density of a score to that of its target.
+    """
+
+    stage: Stage
+    words: str
+    left_out: LeftOut
+    residual: np.ndarray
+    log_density: np.ndarray
+    log_scale: np.ndarray
+    tails: Tails | None
+    notes: tuple[str, ...] = ()
+    bold: bool = False
+
+    @classmethod
+    def of(cls, stage: Stage, words: str, rows: np.ndarray, tailed: bool) -> Self:
+        left_out, problem, values = stage.left_out(rows), stage.fitted.objective.problem, stage.fitted.values
+        law = judged_tails(left_out.scores(), MOST_PARTS if tailed else 0)
+        warped, sd = problem.warped(values), np.sqrt(left_out.latent + left_out.noise)
+        log_scale = warped.log_jacobian[rows] - np.log(sd)
+        psi = values.get("psi", np.zeros(0))
+        warp = FittedWarp.fit(problem.y, problem.warp.name, psi, **stage.whole.scale)
+        mean, _ = warp.moments(warped.value[rows] - left_out.residual, sd)
+        residual, log_density = problem.y[rows] - mean, law.log_density + log_scale
+        return cls(stage, words, left_out, residual, log_density, log_scale, law.tails)
+
+    @property
+    def trees_beside(self) -> bool:
+        """Whether trees are among the inputs."""
+        return self.stage.whole.chosen.trees is not None
+
+    def noted(self, words: str) -> Self:
+        return replace(self, notes=(*self.notes, words))
+
+    def averaged_with(self, *others: Judged) -> Self:
+        """All of them, averaged: the mean of the densities, and of the means."""
+        several: tuple[Judged, ...] = (self, *others)
+        share = shares(several)
+        density = logsumexp([one.log_density for one in several], axis=0, b=share[:, None])
+        residual = np.tensordot(share, [one.residual for one in several], axes=1)
+        return replace(self, log_density=density, residual=residual, bold=False)
+
+    @property
+    def score(self) -> float:
+        """Mean log density less the logarithm of the RMSE, both of which users look at: nats either way."""
+        return float(np.mean(self.log_density) - 0.5 * np.log(np.mean(self.residual**2)))
+
+    def beside(self, other: Judged) -> Verdict:
+        """This fit against ``other``."""
+        gain = self.log_density - other.log_density
+        rmse = float(np.sqrt(np.mean(self.residual**2) / np.mean(other.residual**2))) - 1
+        error = float(gain.std() / np.sqrt(len(gain)))
+        certain = gain.mean() > CERTAIN * error
+        kept = self.score > other.score and rmse <= LARGEST_LOSS and (certain or not self.bold)
+        return Verdict(self.words, -float(gain.mean()), error, rmse, kept)
+
+
+def shares(several: Sequence[Judged]) -> np.ndarray:
+    """Of each fit in their average, (J,): inputs with trees and inputs without have the same share, and the
+    fits of either divide it. Fits of the same inputs differ little; two of them are hardly worth twice one.
+    """
+    trees = [one.trees_beside for one in several]
+    return np.array([1 / (trees.count(own) * len(set(trees))) for own in trees])
+
+
+def together(made: list[Judged]) -> list[Judged]:
+    """Several fits with the tails that suit their average, where they are to have any."""
+    if not made[0].stage.whole.varying:
+        return made
+    scores, share = [one.left_out.scores() for one in made], shares(made)
+    scales = [one.log_scale + np.log(own) for one, own in zip(made, share, strict=True)]
+    laws = tails_together(scores, scales, [one.tails or NORMAL for one in made])
+    return [replace(one, tails=law) for one, law in zip(made, laws, strict=True)]
+
+
+def averaged(best: Judged, made: list[Judged], verdicts: list[Verdict]) -> list[Judged]:
+    """The best fit, and those of ``made`` that it is best averaged with.
+
+    One with trees beside one without comes first, unless it is likely to lose: which of them is ahead may
+    change with the number of rows, and all rows are more than those that judge by. A further one must gain.
+    """
+    several, notes = [best], [*best.notes]
+    if verdicts:
+        notes.append(f"Then on the whole table: {'; '.join(map(str, verdicts))}.")
+    while len(several) < MOST_AVERAGED:
+        others = [other for other in made if all(other is not one for one in several)]
+        unlike = [other for other in others if other.trees_beside != best.trees_beside]
+        hedge = _addition(several, unlike, -LIKELY) if len(several) == 1 else None
+        found = hedge or _addition(several, others, LIKELY)
+        if found is None:
+            break
+        verdict, other = found
+        several.append(other)
+        notes.append(f"Predictions are {verdict}.")
+    return [replace(best, notes=tuple(notes)), *several[1:]]
+
+
+def _addition(several: list[Judged], others: list[Judged], least: float) -> tuple[Verdict, Judged] | None:
+    """The one of ``others`` with which the average of ``several`` is best, if it gains at least so many
+    standard errors of log density at no loss of squares.
+    """
+    if not others:
+        return None
+    before = several[0].averaged_with(*several[1:])
+    pairs = [(several[0].averaged_with(*several[1:], other), other) for other in others]
+    after, other = max(pairs, key=lambda pair: pair[0].score)
+    verdict = after.beside(before)
+    if verdict.rmse > LARGEST_LOSS or -verdict.difference < least * verdict.error:
+        return None
+    return replace(verdict, words=f"averaged with {other.words}", kept=True), other
