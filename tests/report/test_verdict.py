@@ -296,3 +296,15 @@ def test_a_notice_keeps_its_fields_for_machines():
     (entry,) = notices.in_words([notices.FewRows(12)], Tried())
     assert entry["kind"] == "FewRows" and entry["fields"] == {"rows": 12}
     assert entry["text"].startswith("Only 12 rows") and entry["cure"].startswith("Hold out more")
+
+
+@pytest.mark.parametrize("rows", [300, 1540, 1999])
+def test_a_coverage_outside_its_range_of_chance_is_not_rounded_onto_its_end(rows):
+    """ "94%, where chance gives 94% to 96%" would say both that it is too low and that it is not."""
+    low, _ = Coverage(0.95, rows, rows).chance
+    for inside in range(int(low * rows) - 12, int(low * rows)):
+        found = Coverage(0.95, rows, inside)
+        if found.share < low:
+            text = notices.WrongIntervals(found).text()
+            held, ends = text.split(" of ")[0].split()[-1], text.split("chance gives ")[1]
+            assert float(held.rstrip("%")) < float(ends.split("%")[0])

@@ -253,7 +253,12 @@ def held(c: Coverage) -> str:
 
 
 def decimals(c: Coverage) -> int:
-    return 0 if c.rows < 2000 else 1
+    """Of a coverage and its range of chance in per cent: enough to see on which side of an end it lies."""
+    least, (low, high) = 0 if c.rows < 2000 else 1, c.chance
+    if low <= c.share <= high:
+        return least
+    end = low if c.share < low else high
+    return next((n for n in range(least, 4) if round(100 * c.share, n) != round(100 * end, n)), 4)
 
 
 def counted(n: int, one: str, many: str) -> str:
