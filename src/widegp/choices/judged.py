@@ -129,7 +129,7 @@ def averaged(best: Judged, made: list[Judged], verdicts: list[Verdict]) -> list[
 
 def _addition(several: list[Judged], others: list[Judged], least: float) -> tuple[Verdict, Judged] | None:
     """The one of ``others`` with which the average of ``several`` is best, if it gains at least so many
-    standard errors of log density at no loss of squares.
+    standard errors of log density, at no loss of squares.
     """
     if not others:
         return None
@@ -137,6 +137,6 @@ def _addition(several: list[Judged], others: list[Judged], least: float) -> tupl
     pairs = [(several[0].averaged_with(*several[1:], other), other) for other in others]
     after, other = max(pairs, key=lambda pair: pair[0].score)
     verdict = after.beside(before)
-    if verdict.rmse > LARGEST_LOSS or -verdict.difference < least * verdict.error:
+    if verdict.rmse > LARGEST_LOSS or -verdict.difference <= least * verdict.error:
         return None
     return replace(verdict, words=f"averaged with {other.words}", kept=True), other
