@@ -154,7 +154,8 @@ def predict(rank: int, rows: int, new_rows: int) -> None:
         print(f"   {label}: {spent:.2f} s, {new_rows / spent:,.0f} rows/s", flush=True)
     began = time.perf_counter()
     model.rows.groups(X_new)
-    print(f"   of which finding the cell of each row {time.perf_counter() - began:.2f} s", flush=True)
+    spent = time.perf_counter() - began
+    print(f"   on the host alone, finding the cell of each row: {spent:.2f} s", flush=True)
     here = replace(model, backend="native").predictor
     there, expected = predictor.predict(X_new[:2000]), here.predict(X_new[:2000])
     sd = np.sqrt(expected.variance + here.noise)
