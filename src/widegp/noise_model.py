@@ -20,6 +20,7 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 
+from widegp.compute.backend import choose_backend
 from widegp.kernels.closed import Tanh
 from widegp.registry import saveable
 
@@ -33,6 +34,8 @@ LEAST_GAIN = 1.0
 ROUNDS = 8
 # log variances may differ by so much from the common one; a residual is worth at most so many variances.
 LIMIT, LARGEST = 5.0, 20.0
+# Rows whose noise is found at a time.
+PART_ROWS = 2048
 
 
 @saveable
@@ -52,11 +55,11 @@ class NoiseModel:
 
     def spread(self, X: np.ndarray) -> np.ndarray:
         """Noise variances of the rows X (q, I), in units of sigma_eps2: (q,)."""
-        h = np.empty(len(X))
-        step = max(1, 2**22 // len(self.points))
-        for start in range(0, len(X), step):
-            part = slice(start, start + step)
-            h[part] = self.kernel(X[part], self.points) @ self.weights
+        h, backend = np.empty(len(X)), choose_backend(self.kernel)
+        with backend.scope():
+            for start in range(0, len(X), PART_ROWS):
+                part = slice(start, start + PART_ROWS)
+                h[part] = np.asarray(backend.cross(self.kernel, X[part], self.points)) @ self.weights
         return np.exp(self.strength * np.clip(h, -LIMIT, LIMIT))
 
     @property

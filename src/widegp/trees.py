@@ -135,15 +135,18 @@ class TreesInput:
         Rows are known by what is in them. Of equal rows each is taken for another of those that were seen.
         """
         rows = np.ascontiguousarray(X, float)
-        keys, by_model = row_keys(rows), self.by_model(rows)
+        keys = row_keys(rows)
         order = np.argsort(keys, kind="stable")
         ranked = keys[order]
         nth = np.empty(len(keys), np.int64)
         nth[order] = np.arange(len(keys)) - np.searchsorted(ranked, ranked)
         place = np.searchsorted(self.seen, keys) + nth
         known = place < np.searchsorted(self.seen, keys, side="right")
-        own = by_model[np.arange(len(rows)), self.fold[np.where(known, place, 0)]]
-        return self._beside(rows, np.where(known, own, by_model.mean(axis=1)))
+        g, model = np.empty(len(rows)), np.where(known, self.fold[np.where(known, place, 0)], -1)
+        for k in range(FOLDS):
+            g[model == k] = self.by_model(rows[model == k], k)[:, 0]
+        g[~known] = self.by_model(rows[~known]).mean(axis=1)
+        return self._beside(rows, g)
 
     def _beside(self, rows: np.ndarray, g: np.ndarray) -> np.ndarray:
         return np.column_stack([rows, (g - self.shift) / self.scale])
@@ -152,18 +155,20 @@ class TreesInput:
         """The inputs without what the trees make of them; (n, I + 1) -> (n, I)."""
         return np.asarray(X, float)[:, :-1]
 
-    def by_model(self, X: np.ndarray) -> np.ndarray:
-        """g_k of the rows X (n, I), (n, K)."""
-        out, descend = np.empty((len(X), FOLDS)), _descend if COMPILED else _descend_plainly
+    def by_model(self, X: np.ndarray, only: int | None = None) -> np.ndarray:
+        """g_k of the rows X (n, I), (n, K); ``only`` that of one model, (n, 1)."""
+        models = slice(None) if only is None else slice(only, only + 1)
+        starts = self.starts if only is None else self.starts[only : only + 2]
+        out, descend = np.empty((len(X), len(starts) - 1)), _descend if COMPILED else _descend_plainly
 
         def work(part: slice) -> None:
             descend(
                 X[part], self.feature, self.threshold, self.left, self.right, self.value, self.roots,
-                self.starts, out[part],
+                starts, out[part],
             )  # fmt: skip
 
         in_threads(work, _parts(len(X)))
-        return out + self.bases
+        return out + self.bases[models]
 
 
 def row_keys(X: np.ndarray) -> np.ndarray:
@@ -228,8 +233,8 @@ def _descend(X, feature, threshold, left, right, value, roots, starts, out):  # 
 
 def _descend_plainly(X, feature, threshold, left, right, value, roots, starts, out):  # type: ignore[no-untyped-def]
     """`_descend` by NumPy, all trees at once, for machines without Numba."""
-    node, rows = np.tile(roots, (len(X), 1)), np.arange(len(X))[:, None]
+    node, rows = np.tile(roots[starts[0] : starts[-1]], (len(X), 1)), np.arange(len(X))[:, None]
     while (feature[node] >= 0).any():
         lower = X[rows, np.maximum(feature[node], 0)] <= threshold[node]
         node = np.where(feature[node] < 0, node, np.where(lower, left[node], right[node]))
-    out[:] = np.add.reduceat(value[node], starts[:-1], axis=1)
+    out[:] = np.add.reduceat(value[node], starts[:-1] - starts[0], axis=1)

@@ -10,6 +10,7 @@ import pytest
 from widegp.choices.judged import Judged, averaged, shares
 
 ROWS = 2000
+GRID = (np.arange(1000) + 0.5) / 1000
 
 
 def judged(seed: int, trees: bool = False, worse_by: float = 0.0) -> Judged:
@@ -28,26 +29,35 @@ def kept(best: Judged, *others: Judged) -> list[str]:
     return [one.words for one in averaged(best, [best, *others], [])]
 
 
-@pytest.mark.parametrize(
-    "trees, expected",
-    [
-        ([False], [1]),
-        ([True, False], [1 / 2, 1 / 2]),
-        ([True, False, True], [1 / 4, 1 / 2, 1 / 4]),
-        ([False, False, False], [1 / 3, 1 / 3, 1 / 3]),
-    ],
-)
-def test_inputs_with_trees_and_without_have_equal_shares(trees, expected):
-    several = [judged(seed, own) for seed, own in enumerate(trees)]
-    assert shares(several) == pytest.approx(expected)
+def by_grid(*several: Judged) -> np.ndarray:
+    """The share of the first of two fits by a search through all of them, without the prior."""
+    (p, q), (r, t) = ([getattr(one, name) for one in several] for name in ("log_density", "residual"))
+    found = [
+        np.mean(np.log(w * np.exp(p) + (1 - w) * np.exp(q)))
+        - np.log(np.sqrt(np.mean((w * r + (1 - w) * t) ** 2)))
+        for w in GRID
+    ]
+    return GRID[int(np.argmax(found))]
+
+
+@pytest.mark.parametrize("worse_by", [0.0, 0.1, 0.3])
+def test_shares_are_those_that_left_out_rows_do_best_with(worse_by):
+    two = judged(1), judged(2, trees=True, worse_by=worse_by)
+    assert shares(two)[0] == pytest.approx(by_grid(*two), abs=0.02)
+    assert shares(two).sum() == pytest.approx(1)
+
+
+def test_equal_fits_share_alike_and_one_alone_has_all():
+    assert shares([judged(1), judged(1), judged(1)]) == pytest.approx([1 / 3] * 3)
+    assert shares([judged(1)]) == pytest.approx([1])
 
 
 def test_an_average_is_the_mean_of_densities_and_of_predictions_by_shares():
-    one, other, third = judged(1), judged(2, trees=True), judged(3, trees=True)
-    both = one.averaged_with(other, third)
-    density = 0.5 * np.exp(one.log_density) + 0.25 * (np.exp(other.log_density) + np.exp(third.log_density))
+    several = judged(1), judged(2, trees=True), judged(3, trees=True, worse_by=0.2)
+    both, w = several[0].averaged_with(*several[1:]), shares(several)
+    density = sum(own * np.exp(one.log_density) for own, one in zip(w, several, strict=True))
     np.testing.assert_allclose(np.exp(both.log_density), density)
-    mean = 0.5 * one.residual + 0.25 * (other.residual + third.residual)
+    mean = sum(own * one.residual for own, one in zip(w, several, strict=True))
     np.testing.assert_allclose(both.residual, mean)
 
 
@@ -59,7 +69,7 @@ def test_the_other_kind_of_inputs_comes_first_though_a_fit_of_the_same_kind_gain
     assert kept(judged(1), judged(2), judged(3, trees=True, worse_by=0.1))[1] == "fit 3"
 
 
-def test_the_other_kind_is_left_out_where_it_is_likely_to_lose():
+def test_the_other_kind_is_left_out_where_its_share_would_be_next_to_nothing():
     assert kept(judged(1), judged(2, trees=True, worse_by=3.0)) == ["fit 1"]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from widegp.approximations.build import Builder
 from widegp.approximations.layout import Dials
 from widegp.choices.moves import LearnMetric, WarpTarget, WeighInputs
-from widegp.choices.search import Asked, Candidate, Search, Verdict, choose, replayed, splits
+from widegp.choices.search import Asked, Candidate, Search, Verdict, choose, judged_rows, replayed, splits
 from widegp.choices.trials import Bench, Form, Trial
 from widegp.data.input_maps import LinearMap, QuantileScaler
 from widegp.inference.choose import choose_warp
@@ -22,6 +22,28 @@ from widegp.trees import TreesInput
 LEAST_ROWS = 40
 
 
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """Trees for the rows X (n, I) of a whole table and their warped target (n,), each grown once."""
+
+    X: np.ndarray
+    target: np.ndarray
+    seed: int
+
+    def on(self, rows: np.ndarray) -> TreesInput:
+        return TreesInput.fit(self.X[rows], self.target[rows], self.seed)
+
+    @cached_property
+    def of_all(self) -> TreesInput:
+        """Of all rows."""
+        return self.on(np.arange(len(self.X)))
+
+    @cached_property
+    def but_judged(self) -> TreesInput:
+        """Of all rows but those that fits are judged by."""
+        return self.on(np.setdiff1d(np.arange(len(self.X)), judged_rows(len(self.X), self.seed)))
+
+
 @dataclass(frozen=True)
 class Chosen:
     """The model that predicted held-out rows best.
@@ -29,7 +51,7 @@ class Chosen:
     trial : it, fitted to a part of the rows, or to all of a small table.
     candidate : the moves that led to it.    verdicts : on all that was tried, in order.
     scaler : of inputs by rank, where these were chosen.    trees : the input that boosted trees add, if any.
-    trees_of_all : grows them again on all rows, also those that judge, once it is called.
+    growth : grows them again on more rows.
     share_by_input : that held-out rows give to one variance per input, beside one for all; None if not tried.
     """
 
@@ -38,7 +60,7 @@ class Chosen:
     verdicts: tuple[Verdict, ...]
     scaler: QuantileScaler | None
     trees: TreesInput | None = None
-    trees_of_all: Callable[[], TreesInput] | None = None
+    growth: Growth | None = None
     share_by_input: float | None = None
 
     @property

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.optimize import minimize
+from scipy.special import log_softmax, logsumexp, softmax
 
 from widegp.choices.search import CERTAIN, LARGEST_LOSS, Verdict
 from widegp.noise_model import LeftOut
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 # Standard errors by which an average with a further fit must be better: fewer than for another model, since
 # averages seldom lose. Each takes its time to predict.
 LIKELY, MOST_AVERAGED = 1.0, 3
+# A fit of a smaller share is not worth its time.
+LEAST_SHARE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +91,23 @@ class Judged:
 
 
 def shares(several: Sequence[Judged]) -> np.ndarray:
-    """Of each fit in their average, (J,): inputs with trees and inputs without have the same share, and the
-    fits of either divide it. Fits of the same inputs differ little; two of them are hardly worth twice one.
+    """Of each fit in their average, (J,): w under which left-out rows i = 1..q do best,
+
+        mean_i log sum_j w_j p_j(y_i) - log RMSE of sum_j w_j mean_j(x_i) + sum_j log w_j / q
+
+    which is the `score` of the average; the last term is a Dirichlet(2, ..., 2) prior on w.
     """
-    trees = [one.trees_beside for one in several]
-    return np.array([1 / (trees.count(own) * len(set(trees))) for own in trees])
+    density, residual = (
+        np.stack([getattr(one, name) for one in several]) for name in ("log_density", "residual")
+    )
+
+    def loss(logits: np.ndarray) -> float:
+        w = softmax(logits)
+        squares = np.mean((w @ residual) ** 2)
+        likely = np.mean(logsumexp(density, axis=0, b=w[:, None])) - 0.5 * np.log(max(squares, 1e-300))
+        return -float(likely + np.sum(log_softmax(logits)) / density.shape[1])
+
+    return np.asarray(softmax(minimize(loss, np.zeros(len(several)), method="BFGS").x))
 
 
 def together(made: list[Judged]) -> list[Judged]:
@@ -108,8 +123,9 @@ def together(made: list[Judged]) -> list[Judged]:
 def averaged(best: Judged, made: list[Judged], verdicts: list[Verdict]) -> list[Judged]:
     """The best fit, and those of ``made`` that it is best averaged with.
 
-    One with trees beside one without comes first, unless it is likely to lose: which of them is ahead may
-    change with the number of rows, and all rows are more than those that judge by. A further one must gain.
+    One with trees beside one without comes first, unless its share is next to nothing: which of them is ahead
+    may change with the number of rows, and all rows are more than those that judge by. A further one must
+    gain.
     """
     several, notes = [best], [*best.notes]
     if verdicts:
@@ -129,7 +145,7 @@ def averaged(best: Judged, made: list[Judged], verdicts: list[Verdict]) -> list[
 
 def _addition(several: list[Judged], others: list[Judged], least: float) -> tuple[Verdict, Judged] | None:
     """The one of ``others`` with which the average of ``several`` is best, if it gains at least so many
-    standard errors of log density, at no loss of squares.
+    standard errors of log density, at no loss of squares, and its share is worth its time.
     """
     if not others:
         return None
@@ -137,6 +153,7 @@ def _addition(several: list[Judged], others: list[Judged], least: float) -> tupl
     pairs = [(several[0].averaged_with(*several[1:], other), other) for other in others]
     after, other = max(pairs, key=lambda pair: pair[0].score)
     verdict = after.beside(before)
-    if verdict.rmse > LARGEST_LOSS or -verdict.difference <= least * verdict.error:
+    lost = verdict.rmse > LARGEST_LOSS or -verdict.difference <= least * verdict.error
+    if lost or shares([*several, other])[-1] < LEAST_SHARE:
         return None
     return replace(verdict, words=f"averaged with {other.words}", kept=True), other

@@ -12,7 +12,7 @@ import numpy as np
 from widegp.approximations.build import Builder
 from widegp.choices.chosen import Chosen
 from widegp.choices.gradients import mean_gradients
-from widegp.choices.judged import Judged, averaged, together
+from widegp.choices.judged import LEAST_SHARE, Judged, averaged, shares, together
 from widegp.choices.left_out import NEIGHBORS, left_out
 from widegp.choices.metric import gradient_moment, learned_map
 from widegp.choices.search import CERTAIN, POWERS, STRENGTHS, Verdict, deciding_rows
@@ -23,6 +23,7 @@ from widegp.inference.objective import Problem
 from widegp.inference.parameters import Values
 from widegp.inference.result import Reason
 from widegp.noise_model import LeftOut, NoiseModel, fit_noise, likeliest_factor
+from widegp.trees import TreesInput
 
 # Rows whose gradients make the metric, and rows left out to learn the noise from.
 GRADIENT_ROWS, LEFT_OUT_ROWS = 4000, 2000
@@ -32,6 +33,8 @@ WORTHWHILE = 1.5
 # Iterations of a fit that is only one of several; the one that is kept goes on until it has converged, unless
 # left-out rows lose more nats by that than such a number.
 TRIED, MOST_LOST = 12, 0.01
+# Trees that have not seen so large a share of the rows are not grown again.
+FEW_UNSEEN = 0.1
 STOPPED = "Further iterations would predict left-out rows worse; the fit is left where it was."
 
 
@@ -79,6 +82,11 @@ class Stage:
         if fitted.layout.order is None:
             return posterior, None
         return posterior, TrainingRows(self.X, observed.y, kernel, NEIGHBORS, observed.spread)
+
+    def ended_by(self, reason: Reason) -> Self:
+        """The same fit, said to have ended for another reason."""
+        optimum = replace(self.fitted.optimum, reason=reason)
+        return replace(self, fitted=replace(self.fitted, optimum=optimum))
 
     def moment(self, chosen: np.ndarray) -> np.ndarray:
         """M (I, I) of the gradients at the rows ``chosen``, by the inputs as scaled."""
@@ -128,13 +136,10 @@ class Whole:
         judged, problem = np.searchsorted(rows, self.judged), self.problem.restricted(rows)
         return replace(self, X=self.X[rows], judged=judged, problem=problem, part_of=self)
 
-    def with_all_trees(self) -> Whole:
-        """The same rows with what trees that were grown on all of them say, for good."""
-        if self.chosen.trees_of_all is None:
-            return self
-        trees = self.chosen.trees_of_all()
-        chosen = replace(self.chosen, trees=trees, trees_of_all=None)
-        return replace(self, X=trees.training(trees.inverse(self.X)), chosen=chosen)
+    def with_trees(self, trees: TreesInput) -> Whole:
+        """The same rows with what other trees say beside their inputs."""
+        X = trees.training(trees.inverse(self.X))
+        return replace(self, X=X, chosen=replace(self.chosen, trees=trees))
 
     @property
     def begin(self) -> Begin:
@@ -195,30 +200,44 @@ def fit_whole(rivals: Sequence[Whole]) -> list[Judged]:
     """What was chosen, fitted to all rows; metric, then noise, learned again from them.
 
     ``rivals`` differ in their inputs. First the fit that predicts left-out rows best, with notes on all that
-    was tried; then, where the average with them is better still, others.
+    was tried; then, where the average with them is better still, others. `shares` are those of all.
     """
     made = [_of_all_rows(one) for one in _decided([rival.part() for rival in rivals])]
     best, *others = together(made) if len(made) > 1 else [_by_more_rows(made[0])]
-    return [best if best.tails is None or others else best.noted(best.tails.words), *others]
+    noted = best if best.tails is None or others else best.noted(best.tails.words)
+    return [_grown_on_all(one) for one in (noted, *others)]
 
 
 def _of_all_rows(judged: Judged) -> Judged:
-    """The same fitted to the whole table, where a part of its rows decided or grew the trees beside it.
+    """The same fitted to the whole table and judged again, where a part of its rows decided.
 
-    Trees of all rows have seen those that judge: then the verdict and the tails remain those from before.
+    Trees are grown on all rows but those that judge.
     """
-    stage, part = judged.stage, judged.stage.whole
-    whole = (part.part_of or part).with_all_trees()
-    if whole is part:
+    stage, whole = judged.stage, judged.stage.whole.part_of
+    if whole is None:
         return judged
+    if whole.chosen.growth is not None:
+        whole = whole.with_trees(whole.chosen.growth.but_judged)
     # Where going on did harm, parameters stay and all rows are conditioned on; what was judged before its end
     # may not go much further either.
     limit = {Reason.JUDGED: 0, Reason.MAX_ITER: TRIED}.get(stage.fitted.optimum.reason)
-    stage = _stopped(whole.fitted(stage.form, Begin.at(stage, limit)), limit == 0)
-    if whole.chosen.trees is not None:
-        return replace(judged, stage=stage)
+    stage = whole.fitted(stage.form, Begin.at(stage, limit))
+    stage = stage.ended_by(Reason.JUDGED) if limit == 0 else stage
     ended = Judged.of(stage, judged.words, whole.judged, whole.varying)
     return replace(ended, notes=judged.notes)
+
+
+def _grown_on_all(judged: Judged) -> Judged:
+    """The same parameters with trees that were grown also on the rows that judged, where these are many.
+
+    Rows cannot judge trees that have seen them: verdict, share and tails remain.
+    """
+    stage, whole = judged.stage, judged.stage.whole
+    if whole.chosen.growth is None or len(whole.judged) <= FEW_UNSEEN * len(whole.X):
+        return judged
+    whole = whole.with_trees(whole.chosen.growth.of_all)
+    conditioned = whole.fitted(stage.form, Begin.at(stage, limit=0))
+    return replace(judged, stage=conditioned.ended_by(stage.fitted.optimum.reason))
 
 
 def _by_more_rows(judged: Judged) -> Judged:
@@ -250,12 +269,28 @@ def _decided(rivals: Sequence[Whole]) -> list[Judged]:
     for power in POWERS if chosen.power is not None or chosen.by_input else ():
         words, begin = f"metric of gradients^{2 * power:g} at all rows", Begin.at(best.stage, TRIED)
         tried(whole, whole.with_metric(best.stage, power), begin, words, bold=power > POWERS[0])
-    best = _best(made)
-    form = whole.with_noise(best)
-    if form is not best.stage.form:
-        tried(whole, form, Begin.at(best.stage, TRIED), "noise of all rows")
+    for one in _worth_noise(made):
+        form = one.stage.whole.with_noise(one)
+        if form is not one.stage.form:
+            words = (
+                "noise of all rows" if one.trees_beside == best.trees_beside else f"{one.words}, noise of all"
+            )
+            tried(one.stage.whole, form, Begin.at(one.stage, TRIED), words)
     ended = _ended(_best(made))
     return averaged(ended, [ended, *(other for other in made if other is not _best(made))], verdicts)
+
+
+def _worth_noise(made: list[Judged]) -> list[Judged]:
+    """The fits whose noise all rows may tell: the best, and the best of the other kind of inputs where its
+    noise is constant so far and it has a share in their average.
+    """
+    best = _best(made)
+    unlike = [one for one in made if one.trees_beside != best.trees_beside]
+    if not unlike:
+        return [best]
+    other = _best(unlike)
+    worth = other.stage.form.noise is None and shares([best, other])[1] >= LEAST_SHARE
+    return [best, other] if worth else [best]
 
 
 def _ended(best: Judged) -> Judged:
@@ -270,15 +305,7 @@ def _ended(best: Judged) -> Judged:
     ended = Judged.of(stage, best.words, whole.judged, whole.varying)
     if ended.score > best.score - MOST_LOST:
         return ended
-    return replace(best, stage=_stopped(best.stage)).noted(STOPPED)
-
-
-def _stopped(stage: Stage, judged: bool = True) -> Stage:
-    """The same fit, said to have been stopped by left-out rows, where ``judged``."""
-    if not judged:
-        return stage
-    optimum = replace(stage.fitted.optimum, reason=Reason.JUDGED)
-    return replace(stage, fitted=replace(stage.fitted, optimum=optimum))
+    return replace(best, stage=best.stage.ended_by(Reason.JUDGED)).noted(STOPPED)
 
 
 def _best(made: list[Judged]) -> Judged:

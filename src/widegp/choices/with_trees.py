@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, partial
 
 import numpy as np
 
-from widegp.choices.chosen import Chosen, choose_on
+from widegp.choices.chosen import Chosen, Growth, choose_on
 from widegp.choices.metric import beside_trees
 from widegp.choices.search import Asked, deciding_rows, judged_rows
 from widegp.choices.trials import Bench, Form
-from widegp.trees import TreesInput
 from widegp.warps import make_warp
 
 # Fewer rows grow trees that say little.
@@ -35,7 +33,8 @@ def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
     target = problem.warped(trial.values).value
     # As many rows as fits without trees will have seen when they are compared, less those that compare.
     grows = np.setdiff1d(deciding_rows(len(X), bench.seed), judged_rows(len(X), bench.seed))
-    trees = TreesInput.fit(X[grows], target[grows], bench.seed)
+    growth = Growth(X, target, bench.seed)
+    trees = growth.on(grows)
     rows = trees.training(X)
     if np.std(target - trees.scale * rows[:, -1]) > HOPELESS * _error(chosen):
         return None
@@ -43,8 +42,7 @@ def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
     again = asked._replace(inputs=form.inputs, warp=form.warp)
     start = {name: value for name, value in trial.values.items() if name != "psi"}
     found = choose_on(bench, start, again, Form(form.inputs, linear=beside_trees(form.linear, X)))
-    of_all = cache(partial(TreesInput.fit, X, target, bench.seed))
-    return replace(found, trees=trees, trees_of_all=of_all, scaler=chosen.scaler)
+    return replace(found, trees=trees, growth=growth, scaler=chosen.scaler)
 
 
 def _error(chosen: Chosen) -> float:
