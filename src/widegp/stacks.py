@@ -109,6 +109,9 @@ class Stacks:
         parts.sort(key=lambda part: part[0] not in self.slots)
         fn = at_cells(getattr(type(self.posterior), formula), self.backend, 2 if formula == "mean" else 1)
         room, made = self._parts_together(size), []
+        if self.sends and len(of) <= self.slots.capacity:
+            # Few programs that factorise many cells, none of which a prediction waits for in between.
+            self.held(of, list(of))
         for start in range(0, len(parts), room):
             few = parts[start : start + room]
             slots = self.held({cell: of[cell] for cell, _ in few}, [cell for cell, _ in few])

@@ -100,13 +100,14 @@ def _nearest_members(table: CellTable, x: Array, cells: Array) -> Array:
     than q k / TILE + C of them, whatever the cells are.
     """
     pairs, n_cells = cells.size, len(table.centres)
-    ordered, order = jax.lax.sort((cells.ravel(), jnp.arange(pairs)), num_keys=1)
-    edges = jnp.searchsorted(ordered, jnp.arange(n_cells + 1))
+    keys = cells.ravel().astype(np.int32)
+    ordered, order = jax.lax.sort((keys, jnp.arange(pairs, dtype=np.int32)), num_keys=1)
+    edges = _places(ordered, jnp.arange(n_cells + 1, dtype=np.int32), "left")
     first, counts = edges[:-1], jnp.diff(edges)
     tiles = -(-counts // TILE)
     ends = jnp.cumsum(tiles)
     tile = jnp.arange(pairs // TILE + min(n_cells, pairs))
-    own = jnp.minimum(jnp.searchsorted(ends, tile, side="right"), n_cells - 1)
+    own = jnp.minimum(_places(ends, tile, "right"), n_cells - 1)
     place = (TILE * (tile - (ends - tiles)[own]))[:, None] + jnp.arange(TILE)
     real = place < counts[own][:, None]
     pair = order[jnp.where(real, first[own][:, None] + place, 0)]
@@ -115,6 +116,11 @@ def _nearest_members(table: CellTable, x: Array, cells: Array) -> Array:
     # What is padding goes nowhere.
     filled = jnp.full(pairs, jnp.inf).at[jnp.where(real, pair, pairs)].set(found, mode="drop")
     return filled.reshape(cells.shape)
+
+
+def _places(ordered: Array, numbers: Array, side: str) -> Array:
+    """Where numbers belong; without a loop, whose every step a device would be told to begin."""
+    return jnp.searchsorted(ordered, numbers, side=side, method="scan_unrolled")
 
 
 class SentRows:
