@@ -188,8 +188,8 @@ def stages(predictor, X: np.ndarray) -> None:
     if not predictor.backend.pads:
         return
     rows, kept, clock = predictor.rows, predictor.stacks, Clock()
-    X = X[: kept.room(X.shape[1])[0]]
     with predictor.backend.scope():
+        X = X[: kept.room(X.shape[1])[0]]
         sent = kept.sent(X)
         runs = clock("copies to the device", lambda: (list(sent.runs()), sent.buffer))[0]
         points = clock("embedding", lambda: [rows.kernel.embedding(run) for run in runs])

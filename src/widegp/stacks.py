@@ -115,7 +115,9 @@ class Stacks:
         for start in range(0, len(parts), room):
             few = parts[start : start + room]
             slots = self.held({cell: of[cell] for cell, _ in few}, [cell for cell, _ in few])
-            rows, real = _side_by_side([part for _, part in few], (_eights(len(few), room), size))
+            # Where compiling takes seconds, the last program is that of the others.
+            count = room if self.sends and start else _eights(len(few), room)
+            rows, real = _side_by_side([part for _, part in few], (count, size))
             slots = np.append(slots, np.zeros(len(rows) - len(slots), slots.dtype))
             values = fn(self.numbers, self.slots.stack, slots, take(rows))
             several = values if isinstance(values, tuple) else (values,)
