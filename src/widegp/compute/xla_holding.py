@@ -82,7 +82,7 @@ def _rounding(x: Array, size: Array, largest: Array, whole: Array) -> Array:
 def _smallest(scores: Array, count: int) -> tuple[Array, Array]:
     """Places and values (q, count) of the smallest scores of each row, infinite where there are no more.
 
-    By so many passes: a sort of whole rows takes longer.
+    By so many passes over the scores, not by a sort of each row.
     """
     places, values, columns = [], [], jnp.arange(scores.shape[1])
     for _ in range(count):
@@ -119,7 +119,7 @@ def _nearest_members(table: CellTable, x: Array, cells: Array) -> Array:
 
 
 def _places(ordered: Array, numbers: Array, side: str) -> Array:
-    """Where numbers belong; without a loop, whose every step a device would be told to begin."""
+    """Where numbers belong, by steps that are written out and may become one program."""
     return jnp.searchsorted(ordered, numbers, side=side, method="scan_unrolled")
 
 
