@@ -5,7 +5,8 @@ A table of the size of YearPredictionMSD, 463,810 x 90, drawn from a network (se
 to predict. ``evaluate`` times one objective with gradient of vfe (median of 5), the first call apart; ``fit``
 a MAP fit to convergence with prediction, twice, so that the second run shows what compiling cost;
 ``full-scale`` the same with anchors and neighbours. Errors are against the CPU on the first 5,000 rows.
-``predict RANK TRAINING_ROWS NEW_ROWS`` times predictions in cells, without a fit, and compares with the CPU.
+``predict RANK TRAINING_ROWS NEW_ROWS`` times predictions in cells, without a fit, whole and by stages, and
+compares cells and predictions with the CPU's.
 JAX_COMPILATION_CACHE_DIR names a folder that keeps compiled programs for the next process.
 """
 
@@ -18,6 +19,7 @@ import warnings
 from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from widegp import WideGPRegressor, metrics
@@ -25,8 +27,10 @@ from widegp.approximations.build import Builder
 from widegp.approximations.evaluation import Observed
 from widegp.approximations.layout import Dials
 from widegp.compute.xla import XlaBackend
+from widegp.compute.xla_cells import at_cells
 from widegp.engines.base import make_engine
 from widegp.kernels import Mixed
+from widegp.stacks import LARGE_PART_ROWS, Stacks, fill
 
 ROWS, NEW_ROWS, INPUTS = 463_810, 51_535, 90
 
@@ -129,7 +133,7 @@ def fit(rank: int, name: str = "vfe", neighbors: int = 30, runs: int = 2) -> Non
 
 
 def predict(rank: int, rows: int, new_rows: int) -> None:
-    """Rows a second in cells: the first time, again, means alone; then 2,000 rows by the CPU."""
+    """Rows a second in cells: the first time, again, means alone; stages; then 2,000 rows by the CPU."""
     X, y, X_new, _ = table(rows)
     start = {"sigma_eps2": 0.1, "sigma_u2": 1 / INPUTS}
     dials = {"approximation": "full-scale", "rank": rank, "start": start, "max_iter": 0}
@@ -144,24 +148,103 @@ def predict(rank: int, rows: int, new_rows: int) -> None:
     began = time.perf_counter()
     groups = model.rows.groups(X_new)
     print(f"in {time.perf_counter() - began:.2f} s, {len(groups)} of them asked for", flush=True)
+    made = {}
     for label, work in (
         ("first", predictor.predict), ("second", predictor.predict), ("third", predictor.predict),
         ("means, first", predictor.mean), ("means, second", predictor.mean),
     ):  # fmt: skip
         began = time.perf_counter()
-        work(X_new)
+        made[label] = work(X_new)
         spent = time.perf_counter() - began
         print(f"   {label}: {spent:.2f} s, {new_rows / spent:,.0f} rows/s", flush=True)
-    began = time.perf_counter()
-    model.rows.groups(X_new)
-    spent = time.perf_counter() - began
-    print(f"   on the host alone, finding the cell of each row: {spent:.2f} s", flush=True)
-    here = replace(model, backend="native").predictor
-    there, expected = predictor.predict(X_new[:2000]), here.predict(X_new[:2000])
+    stages(predictor, X_new)
+    parts(predictor, X_new)
+    here, some = replace(model, backend="native").predictor, slice(None, None, max(1, new_rows // 2000))
+    expected, there = here.predict(X_new[some]), made["third"]
     sd = np.sqrt(expected.variance + here.noise)
-    mean = np.max(np.abs(there.mean - expected.mean) / sd)
-    variance = np.max(np.abs(there.variance - expected.variance) / sd**2)
-    print(f"   against the CPU, at most: mean {mean:.1e} sd, variance {variance:.1e} relative", flush=True)
+    mean, alone = (
+        np.max(np.abs(means[some] - expected.mean) / sd) for means in (there.mean, made["means, second"])
+    )
+    variance = np.max(np.abs(there.variance[some] - expected.variance) / sd**2)
+    print(f"   against the CPU, {len(sd)} rows, at most: mean {mean:.1e} sd, alone {alone:.1e} sd,", end=" ")
+    print(f"variance {variance:.1e} relative", flush=True)
+
+
+class Clock(dict):
+    """Seconds of each stage, in the order in which they were measured."""
+
+    def __call__(self, name: str, work):
+        """What ``work`` makes, once that is there."""
+        began = time.perf_counter()
+        made = jax.block_until_ready(work())
+        self[name] = time.perf_counter() - began
+        return made
+
+
+def stages(predictor, X: np.ndarray) -> None:
+    """Seconds of each stage of a prediction, every one waited for: their sum is more than the whole, in
+    which copies and programs overlap. As many rows as are sent at a time.
+    """
+    if not predictor.backend.pads:
+        return
+    rows, kept, clock = predictor.rows, predictor.stacks, Clock()
+    with predictor.backend.scope():
+        X = X[: kept.room(X.shape[1])[0]]
+        sent = kept.sent(X)
+        runs = clock("copies to the device", lambda: (list(sent.runs()), sent.buffer))[0]
+        points = clock("embedding", lambda: [rows.kernel.embedding(run) for run in runs])
+        found = clock("cells, on the device", lambda: [kept.holder(part) for part in points])
+        cells, sure = (np.concatenate(list(map(np.asarray, part))) for part in zip(*found, strict=True))
+        owner, left = cells[: len(X)].astype(np.int64), np.flatnonzero(~sure[: len(X)])
+        owner[left] = clock("cells, left to the host", lambda: rows.owners(X[left]))
+        groups = clock("rows in order", lambda: rows.parted_by(owner))
+        fresh = Stacks(kept.posterior, kept.backend, rows, kept.numbers, kept.limit)
+        of = {group.cell: group for group in groups}
+        clock("factorising (first time only)", lambda: (fresh.held(of, list(of)), fresh.slots.stack)[1])
+        began = time.perf_counter()
+        asked = kept.asked("moments", groups, sent.taken)
+        clock["asking for kernels and products"] = time.perf_counter() - began
+        clock("waiting for kernels and products", lambda: [values for _, _, values in asked])
+        clock("results into place", lambda: fill(np.empty((2, len(X))), asked))
+        host = clock("on the host, the cell of each row", lambda: rows.owners(X))
+    print(f"   stages of {len(X)} rows in {len(runs)} copies and {len(asked)} programs, each waited for:")
+    for name, seconds in clock.items():
+        print(f"      {name}: {1e3 * seconds:.1f} ms", flush=True)
+    wrong = np.count_nonzero(owner != host)
+    print(f"      {len(left)} rows left to the host; {wrong} cells unlike the host's", flush=True)
+
+
+def kernel_alone(backend, kernel, Z, W, beta, L_B, X, near, given):
+    return backend.cross(kernel, near, X).sum(0) + backend.cross(kernel, X, Z).sum(1)
+
+
+def factor_alone(backend, kernel, Z, W, beta, L_B, X, near, given):
+    return (given.V @ backend.cross(kernel, near, X)).sum(0)
+
+
+def parts(predictor, X: np.ndarray) -> None:
+    """Milliseconds of one program for many cells (median of 7), and of what it is made of."""
+    if not predictor.backend.pads:
+        return
+    kept, kind = predictor.stacks, type(predictor.posterior)
+    size, m, r = LARGE_PART_ROWS, predictor.rows.set_size, len(predictor.posterior.Z)
+    k = kept._parts_together(size)
+    flops = {"moments": 2 * (m * (INPUTS + m + 2 * r) + r * (INPUTS + 1.5 * r)), "mean": 2 * INPUTS * (m + r)}
+    with predictor.backend.scope():
+        slots = np.arange(k, dtype=np.int32) % kept.slots.capacity
+        rows = jnp.asarray(np.resize(X, (k, size, INPUTS)))
+        for name, formula, which in (
+            ("moments", kind.moments, 1), ("mean", kind.mean, 2), ("kernel entries alone", kernel_alone, 1),
+            ("kernel of neighbours and product with V", factor_alone, 1),
+        ):  # fmt: skip
+            seconds, fn = [], at_cells(formula, kept.backend, which)
+            for _ in range(8):
+                began = time.perf_counter()
+                jax.block_until_ready(fn(kept.numbers, kept.slots.stack, slots, rows))
+                seconds.append(time.perf_counter() - began)
+            spent = statistics.median(seconds[1:])
+            rate = f", {flops[name] * k * size / spent / 1e12:.1f} TFLOP/s" if name in flops else ""
+            print(f"   one program, {k} x {size} rows, {name}: {1e3 * spent:.2f} ms{rate}", flush=True)
 
 
 def main() -> None:

@@ -136,7 +136,7 @@ def test_a_device_with_room_for_few_cells_predicts_the_same(monkeypatch, capacit
     post, X = posterior(), new_rows(100)
     expected = make_predictor(post, rows(), "native").predict(X)
     predictor = make_predictor(post, rows(), "xla")
-    monkeypatch.setitem(vars(predictor), "_slots", Slots(capacity))
+    monkeypatch.setitem(vars(predictor.stacks), "slots", Slots(capacity))
     for _ in range(2):
         np.testing.assert_allclose(predictor.predict(X), expected, rtol=1e-10)
         np.testing.assert_allclose(predictor.mean(X[:9]), expected.mean[:9], rtol=1e-10)

@@ -163,15 +163,25 @@ class TrainingRows:
         """The rows of X (q, I), parted by the training rows that they condition on."""
         if not self.cells:
             return [Group(None, np.array([i]), own) for i, own in enumerate(self.nearest(X))]
+        return self.parted_by(self.owners(X))
+
+    def owners(self, X: np.ndarray) -> np.ndarray:
+        """The cell of each row of X (q, I), (q,)."""
         parted = self.parted
         size = max(1, HOLDING_PAIRS // len(parted.centres))
         runs = [slice(start, start + size) for start in range(0, len(X), size)]
         held = in_threads(lambda run: parted.holding(self.kernel.embedding(X[run])), runs)
-        owner = np.concatenate([np.empty(0, np.int64), *held])
-        order = np.argsort(owner, kind="stable")
-        used, counts = np.unique(owner[order], return_counts=True)
-        parts = np.split(order, np.cumsum(counts))[:-1]
-        return [Group(*made) for made in zip(used.tolist(), parts, parted.around(used), strict=True)]
+        return np.concatenate([np.empty(0, np.int64), *held])
+
+    def parted_by(self, owner: np.ndarray) -> list[Group]:
+        """The groups of rows whose cells are ``owner`` (q,)."""
+        cells = len(self.parted.centres)
+        # Small integers are put in order by their digits, in a fifth of the time.
+        order = np.argsort(owner.astype(np.uint16 if cells <= 2**16 else np.int64), kind="stable")
+        counts = np.bincount(owner, minlength=cells)
+        used = np.flatnonzero(counts)
+        parts = np.split(order, np.cumsum(counts[used]))[:-1]
+        return [Group(*made) for made in zip(used.tolist(), parts, self.parted.around(used), strict=True)]
 
     @property
     def parted(self) -> Cells:
@@ -181,6 +191,14 @@ class TrainingRows:
             rows = len(self.X) if whole else max(1, self.set_size // ROWS_PER_MEMBER)
             self._cells = Cells.of(self.points, rows, self.set_size, self.laid)
         return self._cells
+
+    def check(self, e: Any) -> None:
+        """Whether what was made of training rows is finite."""
+        if not np.isfinite(np.asarray(e)).all():
+            raise ArithmeticError(
+                f"The covariance of the {self.set_size} training rows that predictions condition on has"
+                " no Cholesky factor; use fewer (predict_neighbors), or remove duplicate rows."
+            )
 
     def taken(self, near: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """X, y and noise variances of these rows."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol
@@ -17,12 +15,10 @@ from widegp.engines.blocks import BlockedRows
 from widegp.engines.local import LocalEngine
 from widegp.kernels.base import Kernel
 from widegp.neighbors.threads import in_threads
+from widegp.stacks import PREDICT_BYTES, Stacks, in_parts
 
-PREDICT_BYTES = 64 * 2**20
 # Bytes kept for means alone: some kilobytes for each cell.
 WEIGHT_BYTES = 64 * 2**20
-# Rows of a cell that a program for many cells takes at most, and cells that it factorises at once.
-PART_ROWS = 64
 # Blocks given to an engine at a time, for each that it works on at once.
 BLOCKS_AHEAD = 2
 
@@ -100,7 +96,7 @@ class Predictor:
             if self.rows is None or not self.rows.cells:
                 self._by_blocks(formula, X, out)
             elif self._place.name == "local":
-                (self._by_stacks if self.backend.pads else self._by_cells)(formula, X, out)
+                (self.stacks.run if self.backend.pads else self._by_cells)(formula, X, out)
             else:
                 self._by_engine(formula, X, out)
         return out
@@ -140,81 +136,17 @@ class Predictor:
 
         def work(group: Group) -> None:
             near, made_before = self.given(group, kept)
-            for part in _parts(group.rows, size):
+            for part in in_parts(group.rows, size):
                 made = fn(*self._resident, X[part], near, made_before)
                 _fill(out, part, made, len(part))
 
         in_threads(work, sorted(self.rows.groups(X), key=lambda group: group.cell not in kept))
 
-    def _by_stacks(self, formula: str, X: np.ndarray, out: np.ndarray) -> None:
-        """Parts of a cell's rows, many of them by one program; results are waited for when all are asked."""
-        from widegp.compute.xla_cells import at_cells
-
-        assert self.rows is not None
-        backend: Any = self.backend
-        groups = {int(group.cell or 0): group for group in self.rows.groups(X)}
-        size = _eights(max((len(group.rows) for group in groups.values()), default=1), PART_ROWS)
-        parts = [(cell, part) for cell, group in groups.items() for part in _parts(group.rows, size)]
-        parts.sort(key=lambda part: part[0] not in self._slots)
-        fn = at_cells(getattr(type(self.posterior), formula), backend, 2 if formula == "mean" else 1)
-        room, made = self._parts_together(size), []
-        for start in range(0, len(parts), room):
-            few = parts[start : start + room]
-            slots = self._held({cell: groups[cell] for cell, _ in few}, [cell for cell, _ in few])
-            rows, real = _side_by_side([part for _, part in few], (_eights(len(few), room), size))
-            slots = np.append(slots, np.zeros(len(rows) - len(slots), slots.dtype))
-            made.append((rows[real], real, fn(self._resident, self._slots.stack, slots, X[rows])))
-        for rows, real, values in made:
-            several = values if isinstance(values, tuple) else (values,)
-            _fill(out, rows, tuple(np.asarray(part)[real] for part in several), len(rows))
-
-    def _held(self, groups: dict[int, Group], cells: list[int]) -> np.ndarray:
-        """The slots of ``cells``; what is not held of their groups is made first."""
-        from widegp.compute.xla_cells import made_of_cells
-
-        assert self.rows is not None
-        # Those at hand are used now, so that none of them makes way for the others.
-        self._slots.of([cell for cell in groups if cell in self._slots])
-        missing = [cell for cell in groups if cell not in self._slots]
-        posterior: Any = self.posterior
-        backend: Any = self.backend
-        make = made_of_cells(type(posterior).given, backend)
-        for start in range(0, len(missing), PART_ROWS):
-            few = missing[start : start + PART_ROWS]
-            padded = few + few[:1] * (_eights(len(few), PART_ROWS) - len(few))
-            taken = [self.rows.taken(groups[cell].near, self.noise) for cell in padded]
-            made = make(self._resident, *map(np.stack, zip(*taken, strict=True)))
-            self._check(made[1].e)
-            self._slots.put(few, made)
-        return self._slots.of(cells)
-
     @cached_property
-    def _slots(self) -> Any:
-        """Of the cells on a device: as many as its memory, or that for factors, has room for."""
-        from widegp.compute.xla_cells import Slots
-
+    def stacks(self) -> Stacks:
+        """What was made of the cells where programs take many of them at once."""
         assert self.rows is not None
-        posterior: Any = self.posterior
-        limit = self.backend.keep_bytes if self.backend.keeps_shapes else self.factors.limit
-        room = limit // posterior.bytes_per_cell(self.rows.set_size)
-        return Slots(min(len(self.rows.parted.centres), room))
-
-    def _parts_together(self, size: int) -> int:
-        """Parts of ``size`` rows, a power of eight of them, whose work fits a block."""
-        assert self.rows is not None
-        posterior: Any = self.posterior
-        room = self.backend.block_bytes // 4 if self.backend.keeps_shapes else PREDICT_BYTES
-        m = self.rows.set_size
-        each = posterior.bytes_per_cell(m) + size * (posterior.bytes_per_row(0) + 32 * m)
-        return min(self._slots.capacity, 8 ** int(math.log(max(1, room // each), 8)))
-
-    def _check(self, e: Any) -> None:
-        if not np.isfinite(np.asarray(e)).all():
-            assert self.rows is not None
-            raise ArithmeticError(
-                f"The covariance of the {self.rows.set_size} training rows that predictions condition on has"
-                " no Cholesky factor; use fewer (predict_neighbors), or remove duplicate rows."
-            )
+        return Stacks(self.posterior, self.backend, self.rows, self._resident, self.factors.limit)
 
     def given(self, group: Group, kept: Cache) -> tuple[np.ndarray, Any]:
         """The training rows (m, I) of a group, and what ``kept`` keeps of them, or is made of them now."""
@@ -224,7 +156,7 @@ class Predictor:
             posterior: Any = self.posterior
             make = self.backend.compiled(type(posterior).given, self.backend)
             factor, weights = make(*self._resident, *rows)
-            self._check(factor.e)
+            self.rows.check(factor.e)
             self.factors.put(group.cell, factor)
             self.weights.put(group.cell, weights)
             found = weights if kept is self.weights else factor
@@ -235,7 +167,7 @@ class Predictor:
         assert self.rows is not None
         size, m = self._block_rows(len(X)), self.rows.set_size
         parts = [
-            (part, group.near) for group in self.rows.groups(X) for part in _parts(group.rows, size)
+            (part, group.near) for group in self.rows.groups(X) for part in in_parts(group.rows, size)
         ]
         kind, numbers = type(self.posterior), (self.noise, *self._resident)
         fn = partial(_at_cell, (kind, formula), self.backend, m, *numbers)
@@ -294,24 +226,6 @@ def make_predictor(
     """
     chosen = engine if engine is not None and engine.parallel_blocks > 1 else LocalEngine()
     return Predictor(posterior, choose_backend(posterior.kernel, backend), rows, chosen, share)
-
-
-def _eights(number: int, most: int) -> int:
-    """The least power of eight that is no less than ``number``, or ``most``: few shapes are compiled."""
-    return min(most, 8 ** math.ceil(math.log(max(number, 1), 8) - 1e-9))
-
-
-def _side_by_side(parts: list[np.ndarray], shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the parts (k, b), each filled up with row 0, and which of them are real."""
-    rows, real = np.zeros(shape, np.int64), np.zeros(shape, bool)
-    for k, part in enumerate(parts):
-        rows[k, : len(part)], real[k, : len(part)] = part, True
-    return rows, real
-
-
-def _parts(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
 
 
 def _fill(out: np.ndarray, rows: slice | np.ndarray, made: Any, count: int) -> None:

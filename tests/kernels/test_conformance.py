@@ -170,6 +170,13 @@ class TestGeometry:
         correlation = K[0] / np.sqrt(K[0, 0] * np.diag(K))
         assert np.all(np.diff(distance) > 0) and np.all(np.diff(correlation) < 0)
 
+    def test_rows_on_a_device_are_embedded_there(self, name):
+        kernel, X = with_ard(KERNELS[name]), table()[0]
+        with jax.enable_x64(True):
+            points = kernel.embedding(jnp.asarray(X))
+        assert isinstance(points, jax.Array) and points.dtype == float
+        np.testing.assert_allclose(points, kernel.embedding(X), rtol=1e-14, atol=1e-15)
+
     def test_points_and_means_of_points_come_back(self, name):
         kernel, X = with_ard(KERNELS[name]), table()[0]
         points = kernel.embedding(X)

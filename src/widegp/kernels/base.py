@@ -65,8 +65,10 @@ class Kernel(ABC):
         """K(x, x): X (..., I) -> (...), JAX arrays."""
 
     @abstractmethod
-    def embedding(self, X: np.ndarray) -> np.ndarray:
-        """Points whose Euclidean distance orders rows by their correlation: (n, I) -> (n, E)."""
+    def embedding(self, X: Array) -> Array:
+        """Points whose Euclidean distance orders rows by their correlation: (n, I) -> (n, E), of NumPy or,
+        where the rows are already on a device, of JAX.
+        """
 
     @abstractmethod
     def unembedding(self, points: np.ndarray, n_inputs: int) -> np.ndarray:
@@ -228,6 +230,11 @@ def check_inputs(kernel: Kernel, X: Array, Y: Array) -> None:
                 f"{name} has {np.size(values[name])} entries but the rows have {X.shape[1]} inputs;"
                 " pass one entry per input, or a single number."
             )
+
+
+def namespace(X: Array) -> Any:
+    """`jax.numpy` for what is on a device, `numpy` for everything else."""
+    return jnp if isinstance(X, jax.Array) else np
 
 
 def _all_numpy(*trees: Any) -> bool:

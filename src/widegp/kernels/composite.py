@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 
 from widegp.data.arrays import Floats
-from widegp.kernels.base import Array, Kernel, as_kernel
+from widegp.kernels.base import Array, Kernel, as_kernel, namespace
 from widegp.kernels.parameters import Parameter
 
 
@@ -65,10 +65,11 @@ class Composite(Kernel):
             parts.append(part.replace(**changed))
         return type(self)(tuple(parts))
 
-    def embedding(self, X: np.ndarray) -> np.ndarray:
+    def embedding(self, X: Array) -> Array:
         """sqrt(s_k) u_k(x) of the parts k side by side: squared distances are sum_k s_k |u_k - u_k'|^2."""
         parts = zip(self._shares(), self.parts, strict=True)
-        return np.concatenate([np.sqrt(share) * part.embedding(X) for share, part in parts], axis=1)
+        sides = [np.sqrt(share) * part.embedding(X) for share, part in parts]
+        return namespace(X).concatenate(sides, axis=1)
 
     def unembedding(self, points: np.ndarray, n_inputs: int) -> np.ndarray:
         """As the first part has it: every part holds the whole row."""

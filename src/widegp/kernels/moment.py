@@ -13,7 +13,7 @@ import numpy as np
 
 from widegp.data.arrays import Floats
 from widegp.kernels import parameters
-from widegp.kernels.base import CURVE_POINTS, Array, Curve, NetworkKernel
+from widegp.kernels.base import CURVE_POINTS, Array, Curve, NetworkKernel, namespace
 
 VARIANCES = tuple(parameter.name for parameter in parameters.VARIANCES)
 
@@ -62,17 +62,18 @@ class MomentKernel(NetworkKernel):
         d = self.preactivation_variance(X)
         return self.entry(d, d, d)
 
-    def embedding(self, X: Floats) -> Floats:
+    def embedding(self, X: Array) -> Array:
         """u(x) = (sqrt(sigma_a2), sqrt(sigma_u2) x) / sqrt(d): X (n, I) -> (n, I + 1).
 
         |u - u'|^2 = 2 (1 - rho): Euclidean distance orders rows by the correlation rho of their
         pre-activations, which every such kernel increases with. With ARD the inputs are weighed by sigma_u2.
         """
+        xp = namespace(X)
         scaled = X * np.sqrt(np.asarray(self.sigma_u2, np.float64))
-        d: Floats = float(self.sigma_a2) + (scaled * scaled).sum(1)
-        root = np.sqrt(np.maximum(d, np.finfo(float).tiny))
-        bias = np.full((len(X), 1), math.sqrt(self.sigma_a2))
-        return np.concatenate([bias, scaled], axis=1) / root[:, None]
+        d = float(self.sigma_a2) + (scaled * scaled).sum(1)
+        root = xp.sqrt(xp.maximum(d, np.finfo(float).tiny))
+        bias = xp.full((len(X), 1), math.sqrt(self.sigma_a2))
+        return xp.concatenate([bias, scaled], axis=1) / root[:, None]
 
     def unembedding(self, points: Floats, n_inputs: int) -> Floats:
         """Back from (homogeneous) coordinates u (r, I + 1) to inputs (r, I), for means of embedded rows too.

@@ -62,7 +62,7 @@ class StationaryKernel(NetworkKernel):
     def variance(self, X: Array) -> Array:
         return (self.sigma_b2 + self.sigma_v2) * jnp.ones_like(X[..., 0])
 
-    def embedding(self, X: Floats) -> Floats:
+    def embedding(self, X: Array) -> Array:
         """sqrt(sigma_u2) x, at distance r from each other: X (n, I) -> (n, I)."""
         return X * np.sqrt(np.asarray(self.sigma_u2, np.float64))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,17 @@ RUN_ROWS = 16_384
 CANDIDATES = 4
 # Cells with the nearest centres, in which the row nearest to a point is looked for.
 PROPOSED = 4
+
+
+class CellTable(NamedTuple):
+    """Cells as arrays of fixed shapes, relative to m, the middle (E,) of the centres: c - m (C, E), and of
+    the rows p of each cell p - m (C, M, E) and |p - m|^2 / 2 (C, M), infinite where a cell has fewer rows.
+    """
+
+    middle: np.ndarray
+    centres: np.ndarray
+    members: np.ndarray
+    halves: np.ndarray
 
 
 @dataclass
@@ -100,6 +112,21 @@ class Cells:
             nearest.ravel()[places] = self.members[cell][scores.argmin(axis=1)]
         exact = np.square(points[:, None, :] - self.points[nearest]).sum(axis=2)
         return np.where(exact == exact.min(axis=1, keepdims=True), cells, len(self.centres)).min(axis=1)
+
+    @property
+    def table_bytes(self) -> int:
+        """Of `table`, which one cell with many rows makes large."""
+        return 8 * len(self.centres) * (int(self._sizes.max()) + 1) * (self.points.shape[1] + 1)
+
+    def table(self) -> CellTable:
+        """For those who compute in fixed shapes: to find what `holding` finds."""
+        middle = self._centred[0].astype(np.float64)
+        members = np.zeros((len(self.centres), int(self._sizes.max()), len(middle)))
+        halves = np.full(members.shape[:2], np.inf)
+        for k, rows in enumerate(self.members):
+            members[k, : len(rows)] = self.points[rows] - middle
+            halves[k, : len(rows)] = np.square(members[k, : len(rows)]).sum(1) / 2
+        return CellTable(middle, self.centres - middle, members, halves)
 
     def around(self, cells: np.ndarray) -> list[np.ndarray]:
         """Of each of these cells the ``count`` rows with the smallest min_i rank_i(j) over its members i.
