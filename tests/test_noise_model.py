@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from widegp.noise_model import LeftOut, fit_noise
+from widegp.noise_model import LeftOut, NoiseModel, fit_noise
 
 
 def simulated(n=1500, seed=0, latent=0.0):
@@ -51,3 +51,33 @@ def test_log_density_is_that_of_the_normal_distribution():
     np.testing.assert_allclose(
         left_out.log_density(), norm.logpdf([0.3, -2.0], scale=np.sqrt([0.3, 1.2])), rtol=1e-12
     )
+
+
+@pytest.mark.parametrize("old", [None, np.diag([1.0, 3.0, 0.5])])
+@pytest.mark.parametrize("new", [None, np.array([[2.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.0, 1.0]])])
+def test_the_noise_of_a_row_stays_the_same_under_another_metric(old, new):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+
+    def seen(A: np.ndarray | None) -> np.ndarray:
+        return X if A is None else X @ A
+
+    model = NoiseModel(seen(old)[:30], rng.normal(size=30), 0.3, 1.0)
+    moved = model.under(new, old)
+    np.testing.assert_allclose(moved.spread(seen(new)), model.spread(seen(old)), rtol=1e-10)
+    again = moved.under(old, new)
+    np.testing.assert_allclose(again.spread(seen(old)), model.spread(seen(old)), rtol=1e-10)
+
+
+def test_spread_is_the_sum_over_the_points():
+    rng = np.random.default_rng(1)
+    model = NoiseModel(rng.normal(size=(5, 2)), 0.3 * rng.normal(size=5), 0.7, 1.3, strength=0.5)
+    X = rng.normal(size=(4, 2))
+    expected = []
+    for x in X:
+        h = sum(
+            w * float(model.kernel(x[None], p[None])[0, 0])
+            for w, p in zip(model.weights, model.points, strict=True)
+        )
+        expected.append(np.exp(0.5 * h))
+    np.testing.assert_allclose(model.spread(X), expected, rtol=1e-12)

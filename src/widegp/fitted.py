@@ -19,7 +19,7 @@ from widegp.inference.theta import ParameterPosterior
 from widegp.kernels.base import Kernel
 from widegp.likelihoods import Likelihood, log_exposure
 from widegp.noise_model import NoiseModel
-from widegp.prediction import Moments, Predictor, make_predictor
+from widegp.prediction import Moments, Predictor, make_predictor, pooled, pooled_jointly
 from widegp.predictive import Mixture, Predictive, Tailed, WarpedGaussian, generator
 from widegp.registry import saveable
 from widegp.response_predictive import ResponsePredictive
@@ -68,7 +68,7 @@ class FittedGP:
     likelihood, level : of y given level + f(x~) + log exposure, where it is not Gaussian, else None.
     theta : the posterior of the parameters, where it was made, else None.
     members : models over which predictions are averaged, at points of that posterior or of several metrics;
-        none where there is but one.
+        none where there is but one. Of a ``likelihood`` it is their functions f that are averaged.
 
     X is (q, I) everywhere, numbers in the units of the table; the estimator checks what users pass.
     """
@@ -148,7 +148,11 @@ class FittedGP:
         return -self.result.objective
 
     def latent(self, X: np.ndarray, exposure: ArrayLike | None = None) -> Moments:
-        """Mean and variance of level + f + log exposure at the rows of X, (q,) each."""
+        """Mean and variance of level + f + log exposure at the rows of X, (q,) each; of several models f is
+        the average.
+        """
+        if self.members:
+            return pooled([model.latent(X, exposure) for model in self.models], self.weights)
         mean, variance = self.predictor.predict(self.inputs.transform(X))
         return Moments(mean + (self.level or 0.0) + log_exposure(exposure, len(X)), variance)
 
@@ -182,9 +186,11 @@ class FittedGP:
 
     def mean(self, X: np.ndarray) -> np.ndarray:
         """The mean of y at the rows of X, (q,); without a warp no variance is needed for it."""
+        if self.likelihood is not None:
+            return self.predictive(X).mean
         if self.members:
             return np.asarray(self.weights @ np.stack([model.mean(X) for model in self.models]))
-        if self.likelihood is not None or self.warp.name != "none":
+        if self.warp.name != "none":
             return self.predictive(X).mean
         mean = self.predictor.mean(self.inputs.transform(X))
         nothing = np.zeros_like(mean)
@@ -193,15 +199,16 @@ class FittedGP:
     def sample(self, X: np.ndarray, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Joint draws of y at the rows of X, noise included: (q, n_samples)."""
         rng = generator(random_state)
+        if self.likelihood is not None:
+            joint = [model.predictor.joint(model.inputs.transform(X)) for model in self.models]
+            mean, covariance = pooled_jointly(joint, self.weights)
+            f = rng.multivariate_normal(mean + (self.level or 0.0), covariance, n_samples, method="eigh").T
+            return self.target.inverse_mean(self.likelihood.sample(f, rng))
         if self.members:
             counts = rng.multinomial(n_samples, self.weights)
             drawn = [m.sample(X, int(k), rng) for m, k in zip(self.models, counts, strict=True) if k]
             return np.concatenate([np.empty((len(X), 0)), *drawn], axis=1)[:, rng.permutation(n_samples)]
         rows = self.inputs.transform(X)
-        if self.likelihood is not None:
-            mean, covariance = self.predictor.joint(rows)
-            f = rng.multivariate_normal(mean + (self.level or 0.0), covariance, n_samples, method="eigh").T
-            return self.target.inverse_mean(self.likelihood.sample(f, rng))
         spread = self.spread(rows)
         draws = self.predictor.sample(rows, n_samples, rng, spread)
         if self.tails is not None:

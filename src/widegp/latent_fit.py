@@ -22,7 +22,7 @@ from widegp.data.input_maps import ChainedMaps, InputMap
 from widegp.data.preprocessing import InputScaler, TargetScaler
 from widegp.data.value_means import Valued
 from widegp.engines.base import backend_for, make_engine
-from widegp.fitted import FittedGP
+from widegp.fitted import FittedGP, Member
 from widegp.inference.classes import ClassProblem
 from widegp.inference.curvature import described
 from widegp.inference.fit import OptimizerSettings, Run
@@ -82,12 +82,10 @@ def fit_latent(
     if valued is None:
         return found
     words = f"Means of the target by value became inputs, of {len(valued.map.columns)} columns."
-    return found._replace(maps=(valued.map, *found.maps), notes=(*found.notes, words))
+    return found.after(valued.map)._replace(notes=(*found.notes, words))
 
 
-def _latent_fit(
-    estimator: Any, builder: Builder, response: Response | ClassResponse, run: Run
-) -> LatentFit:
+def _latent_fit(estimator: Any, builder: Builder, response: Response | ClassResponse, run: Run) -> LatentFit:
     """Kernel, responses, priors and start at the builder's rows."""
     n_inputs = builder.X.shape[1]
     kernel = _kernel(estimator, n_inputs)
@@ -117,9 +115,28 @@ def latent_models(
     estimator: Any, estimate: LatentEstimate, scaler: InputMap, levels: ArrayLike,
     target: TargetScaler = UNSCALED,
 ) -> tuple[FittedGP, ...]:  # fmt: skip
-    """The model of each latent function at the estimates, f about its level: predictions condition on the
-    pseudo-targets at the mode.
+    """The model of each latent function at the estimates, f about its level, averaged with those of the fits
+    beside.
     """
+    several = (estimate, *estimate.beside)
+    made = [_models_of_one(estimator, one, scaler, levels, target) for one in several]
+    if len(several) == 1:
+        return made[0]
+
+    def member(share: float, model: FittedGP) -> Member:
+        return Member(share, model.inputs, model.params, model.warp, model.posterior, model.rows)
+
+    members = (
+        tuple(member(one.share, model) for one, model in zip(several, same, strict=True))
+        for same in zip(*made, strict=True)
+    )
+    return tuple(replace(model, members=own) for model, own in zip(made[0], members, strict=True))
+
+
+def _models_of_one(
+    estimator: Any, estimate: LatentEstimate, scaler: InputMap, levels: ArrayLike, target: TargetScaler
+) -> tuple[FittedGP, ...]:
+    """The models of one fit: predictions condition on the pseudo-targets at the mode."""
     fitted, rank = estimate.fitted, min(estimator.rank, len(estimate.builder.X))
     builder = replace(estimate.builder, dials=replace(estimate.builder.dials, rank=rank))
     problem: Any = fitted.objective.problem

@@ -12,6 +12,7 @@ as well.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 from typing import Self
@@ -44,7 +45,8 @@ class NoiseModel:
     """spread(x) = exp(strength h(x)), h(x) = K_h(x, points) weights: Var eps(x) = sigma_eps2 spread(x).
 
     points (p, I) as the kernel sees them, weights (p,); K_h is the limit kernel of tanh units with these
-    two variances.
+    two variances. before (J, I) : rows x are taken as x before, where they were seen under another metric
+    than that of now; None where it is the same.
     """
 
     points: np.ndarray
@@ -52,10 +54,12 @@ class NoiseModel:
     sigma_u2: float
     sigma_v2: float
     strength: float = 1.0
+    before: np.ndarray | None = None
 
     def spread(self, X: np.ndarray) -> np.ndarray:
         """Noise variances of the rows X (q, I), in units of sigma_eps2: (q,)."""
         h, backend = np.empty(len(X)), choose_backend(self.kernel)
+        X = X if self.before is None else X @ self.before
         with backend.scope():
             for start in range(0, len(X), PART_ROWS):
                 part = slice(start, start + PART_ROWS)
@@ -66,6 +70,16 @@ class NoiseModel:
     def kernel(self) -> Tanh:
         """K_h."""
         return _kernel(self.sigma_u2, self.sigma_v2)
+
+    def under(self, metric: np.ndarray | None, old: np.ndarray | None) -> Self:
+        """The same noise of the same rows, where x A replaces x A_old: A ``metric``, A_old ``old``, (I, I) or
+        None for the identity.
+        """
+        if metric is old:
+            return self
+        maps = [None if metric is None else np.linalg.pinv(metric), old, self.before]
+        known = [part for part in maps if part is not None]
+        return replace(self, before=functools.reduce(np.matmul, known))
 
     def with_strength(self, strength: float) -> Self:
         return replace(self, strength=strength)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol
@@ -28,6 +29,29 @@ class Moments(NamedTuple):
 
     mean: np.ndarray
     variance: np.ndarray
+
+
+def pooled(several: Sequence[Moments], weights: np.ndarray) -> Moments:
+    """sum_k w_k f_k for weights w (k,), its parts taken to err alike: mean sum_k w_k m_k, sd sum_k w_k s_k.
+
+    They are posteriors of one function given the same rows, so that what one does not know the others hardly
+    know better.
+    """
+    means, variances = (np.stack(parts) for parts in zip(*several, strict=True))
+    mean, sd = (np.tensordot(weights, part, axes=1) for part in (means, np.sqrt(variances)))
+    return Moments(mean, sd**2)
+
+
+def pooled_jointly(
+    several: Sequence[tuple[np.ndarray, np.ndarray]], weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same at q rows jointly, from means (q,) and covariances (q, q): correlations are averaged."""
+    moments = pooled([Moments(mean, np.diagonal(C)) for mean, C in several], weights)
+    sds = [np.sqrt(np.maximum(np.diagonal(C), 1e-300)) for _, C in several]
+    parts = zip(weights, several, sds, strict=True)
+    correlation = sum(w * C / np.outer(sd, sd) for w, (_, C), sd in parts)
+    sd = np.sqrt(moments.variance)
+    return moments.mean, correlation * np.outer(sd, sd)
 
 
 class Posterior(Protocol):
@@ -166,9 +190,7 @@ class Predictor:
         """A block for each cell, with its training rows for a halo, where the engine has its devices."""
         assert self.rows is not None
         size, m = self._block_rows(len(X)), self.rows.set_size
-        parts = [
-            (part, group.near) for group in self.rows.groups(X) for part in in_parts(group.rows, size)
-        ]
+        parts = [(part, group.near) for group in self.rows.groups(X) for part in in_parts(group.rows, size)]
         kind, numbers = type(self.posterior), (self.noise, *self._resident)
         fn = partial(_at_cell, (kind, formula), self.backend, m, *numbers)
         engine = self._place

@@ -42,7 +42,7 @@ class _Size(NamedTuple):
 
 
 # Few tables are served best by the same trees; the first fold chooses among these.
-SIZES = (_Size(0.1, 31, 20, 1.0), _Size(0.05, 63, 20, 0.3))
+SIZES = (_Size(0.1, 31, 20, 1.0), _Size(0.05, 63, 20, 0.3), _Size(0.05, 127, 5, 0.3))
 
 
 class _Model(NamedTuple):

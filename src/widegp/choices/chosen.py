@@ -53,6 +53,7 @@ class Chosen:
     scaler : of inputs by rank, where these were chosen.    trees : the input that boosted trees add, if any.
     growth : grows them again on more rows.
     share_by_input : that held-out rows give to one variance per input, beside one for all; None if not tried.
+    metric_gain : nats per row that the metric gained on held-out rows.
     """
 
     trial: Trial
@@ -62,6 +63,7 @@ class Chosen:
     trees: TreesInput | None = None
     growth: Growth | None = None
     share_by_input: float | None = None
+    metric_gain: float = 0.0
 
     @property
     def power(self) -> float | None:
@@ -116,4 +118,5 @@ def choose_on(bench: Bench, start: Values, asked: Asked, form: Form | None = Non
         trial = replayed(replace(bench, fitted=some, held=some[:0]), best)
     by_rank = trial.form.inputs == "quantile" and inputs != "quantile"
     scaler = scaler if by_rank else None
-    return Chosen(trial, best, tuple(search.verdicts), scaler, share_by_input=search.share_by_input)
+    verdicts, share, gain = tuple(search.verdicts), search.share_by_input, search.metric_gain
+    return Chosen(trial, best, verdicts, scaler, share_by_input=share, metric_gain=gain)

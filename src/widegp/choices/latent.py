@@ -14,14 +14,16 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from widegp.approximations.build import Builder
 from widegp.approximations.layout import Layout
 from widegp.choices.chosen import choose_on
 from widegp.choices.gradients import mean_gradients
+from widegp.choices.judged import LEAST_SHARE
 from widegp.choices.left_out import NEIGHBORS
 from widegp.choices.metric import beside_trees, gradient_moment, learned_map
-from widegp.choices.search import CERTAIN, POWERS, Asked
+from widegp.choices.search import POWERS, Asked
 from widegp.choices.trials import Bench, Form
 from widegp.choices.whole import GRADIENT_ROWS
 from widegp.conditioning import TrainingRows
@@ -33,7 +35,7 @@ from widegp.inference.optimizers import curvature_at
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.priors import Prior
 from widegp.laplace import Mode
-from widegp.prediction import make_predictor
+from widegp.prediction import Moments, make_predictor, pooled
 from widegp.trees import TreesInput
 from widegp.warps import make_warp
 
@@ -75,11 +77,14 @@ class Settled(NamedTuple):
 
 @dataclass(frozen=True)
 class Sampled:
-    """A form on a sample of the rows, at given values, and log p(y_i | sample) of rows held out, (h,)."""
+    """A form on a sample of the rows, at given values; of rows held out the moments of f, (h, functions), and
+    log p(y_i | sample), (h,).
+    """
 
     form: Form
     builder: Builder
     settled: Settled
+    moments: Moments
     log_score: np.ndarray
 
     def moment(self, rows: int) -> np.ndarray:
@@ -104,27 +109,43 @@ def _given(builder: Builder, settled: Settled) -> list[tuple[Any, TrainingRows |
 
 
 class LatentEstimate(NamedTuple):
-    """A fit, the builder of its rows, what maps scaled inputs to these, and what was chosen."""
+    """A fit, the builder of its rows, what maps scaled inputs to these, and what was chosen; its ``share`` in
+    an average of latent functions, and the others in it.
+    """
 
     fitted: Fitted
     builder: Builder
     maps: tuple[Any, ...] = ()
     notes: tuple[str, ...] = ()
+    share: float = 1.0
+    beside: tuple[LatentEstimate, ...] = ()
+
+    def after(self, first: Any) -> LatentEstimate:
+        """The same, where ``first`` maps the scaled inputs before all else does."""
+        beside = tuple(one.after(first) for one in self.beside)
+        return self._replace(maps=(first, *self.maps), beside=beside)
 
 
 @dataclass(frozen=True)
 class Path:
-    """A form of all rows, its fit to a part of them, and log p of held-out rows given a larger one, (h,)."""
+    """A form of all rows, its fit to a part of them, and what a larger one says of held-out rows.
+
+    trees : beside its inputs, if any.    share : of its function in the average with another.
+    """
 
     tables: dict[str, np.ndarray]
     form: Form
     first: Fitted
-    log_score: np.ndarray
+    held: Sampled
+    trees: TreesInput | None = None
+    share: float = 1.0
 
-    def gains(self, other: Path) -> bool:
-        """Whether held-out rows are likelier than under the other for certain."""
-        gain = self.log_score - other.log_score
-        return bool(gain.mean() > CERTAIN * gain.std() / np.sqrt(len(gain)))
+    @property
+    def words(self) -> str:
+        names = {"quantile": "inputs by rank", "standard": "inputs standardised"}
+        inputs = names.get(self.form.inputs, self.form.inputs)
+        metric = "one variance for all directions" if self.form.linear is None else "a learned metric"
+        return f"{inputs}, {metric}{'' if self.trees is None else ', trees beside the inputs'}"
 
 
 @dataclass(frozen=True)
@@ -148,19 +169,38 @@ class LatentFit:
     def chosen(self, asked: Asked) -> LatentEstimate:
         """Inputs and metric as asked, ``"auto"`` by what predicts held-out rows better."""
         chosen = choose_on(self._bench(asked.inputs), self._regression_start(), asked)
-        tables = {chosen.trial.form.inputs: self.builder.X}
+        tables, scaler = {chosen.trial.form.inputs: self.builder.X}, None
         if asked.inputs == "auto":
             scaler = QuantileScaler.fit(self.builder.X)
             tables = {"standard": self.builder.X, "quantile": scaler.transform(self.builder.X)}
         learned = chosen.power is not None or chosen.by_input
-        best = self._path(tables, chosen.trial.form, self.start, learned)
-        best, trees = self._with_trees(best) if asked.trees == "auto" else (best, None)
-        builder = replace(self.builder, X=_mapped(best.tables, best.form))
-        fitted = self._fit(builder, self.problem, best.first.values, _curvature(best.first), False)
-        by_rank = best.form.inputs == "quantile" and asked.inputs == "auto"
-        linear = None if best.form.linear is None else LinearMap(best.form.linear)
-        maps = tuple(m for m in (scaler if by_rank else None, trees, linear) if m is not None)
-        return LatentEstimate(fitted, builder, maps, (_words(best.form, trees is not None),))
+        first = self._path(tables, chosen.trial.form, self.start, learned)
+        best, *others = self._with_trees(first) if asked.trees == "auto" else [first]
+        words = f"Chosen on held-out training rows: {best.words}."
+        if others:
+            told = (f"{one.words} ({one.share:.0%})" for one in (best, *others))
+            words = (
+                f"Latent functions of two fits are averaged, by held-out training rows: {'; '.join(told)}."
+            )
+        beside = tuple(self._of_all_rows(one, scaler, conditioned=True) for one in others)
+        return self._of_all_rows(best, scaler)._replace(notes=(words,), beside=beside)
+
+    def _of_all_rows(
+        self, path: Path, scaler: QuantileScaler | None, conditioned: bool = False
+    ) -> LatentEstimate:
+        """The fit of a path to all rows; with ``conditioned`` its parameters stay those of a part."""
+        builder = replace(self.builder, X=_mapped(path.tables, path.form))
+        begin = path.first.values, None if conditioned else _curvature(path.first), False
+        run = (
+            self.run
+            if not conditioned
+            else replace(self.run, settings=replace(self.run.settings, max_iter=0))
+        )
+        fitted = replace(self, run=run)._fit(builder, self.problem, *begin)
+        linear = None if path.form.linear is None else LinearMap(path.form.linear)
+        parts = scaler if path.form.inputs == "quantile" else None, path.trees, linear
+        maps = tuple(part for part in parts if part is not None)
+        return LatentEstimate(fitted, builder, maps, share=path.share)
 
     def _path(self, tables: Tables, form: Form, start: Values, learned: bool) -> Path:
         """Parameters from a part of the rows, inputs and metric again from a larger one, and so on."""
@@ -173,28 +213,46 @@ class LatentFit:
                 break
             form = found.form
             first = self._of_part(tables, form, part, first.values, first.optimum.curvature)
-        return Path(tables, form, first, found.log_score)
+        return Path(tables, form, first, found)
 
     def _rows(self) -> np.ndarray:
         """All rows in an order by chance: the first estimate parameters, the last are held out."""
         return np.random.default_rng(self.builder.seed).permutation(len(self.builder.X))
 
-    def _with_trees(self, path: Path) -> tuple[Path, TreesInput | None]:
-        """The path that begins where another ended, with trees beside its inputs, if held-out rows gain.
+    def _with_trees(self, path: Path) -> list[Path]:
+        """A path and the one that begins where it ended, with trees beside its inputs, as far as each has a
+        share in their average; the larger first.
 
-        Trees that decide have seen the sample, as the other path has; then others are grown on all rows. None
-        where f is not one number, or offsets differ.
+        Trees that decide have seen the sample, as the other path has; then others are grown on all rows. They
+        are not tried where f is not one number, or offsets differ.
         """
         response, rows, X = self.problem.response, self._rows(), path.tables[path.form.inputs]
         if self.problem.functions > 1 or np.ptp(response.offset) > 0:
-            return path, None
+            return [path]
         trees = self._trees(X, np.sort(rows[: _sample_count(len(rows))]))
         form = replace(path.form, linear=beside_trees(path.form.linear, X))
         beside = self._path({form.inputs: trees.training(X)}, form, path.first.values, True)
-        if not beside.gains(path):
-            return path, None
+        share = self._share(path, beside)
+        if share < LEAST_SHARE:
+            return [path]
         trees = self._trees(X, np.arange(len(X)))
-        return replace(beside, tables={form.inputs: trees.training(X)}), trees
+        beside = replace(beside, tables={form.inputs: trees.training(X)}, trees=trees, share=share)
+        if share > 1 - LEAST_SHARE:
+            return [replace(beside, share=1.0)]
+        return sorted([replace(path, share=1 - share), beside], key=lambda one: -one.share)
+
+    def _share(self, one: Path, other: Path) -> float:
+        """w in [0, 1] under which held-out rows are likeliest given (1 - w) f_1 + w f_2, the functions of
+        both; parameters of the likelihood are those of the better.
+        """
+        held = self._rows()[-_held_count(len(self.builder.X)) :]
+        better = max((one, other), key=lambda path: float(path.held.log_score.mean()))
+
+        def loss(w: float) -> float:
+            both = pooled([one.held.moments, other.held.moments], np.array([1 - w, w]))
+            return -float(np.mean(self.problem.log_score(better.first.values, held, *both)))
+
+        return float(minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded").x)
 
     def _trees(self, X: np.ndarray, rows: np.ndarray) -> TreesInput:
         """Trees of the responses at some rows of X (n, I)."""
@@ -236,9 +294,9 @@ class LatentFit:
         builder = replace(self.builder, X=np.ascontiguousarray(X[sample]))
         settled = Settled.at(builder, self.problem.restricted(sample), values)
         given, new = _given(builder, settled), X[held]
-        moments = [make_predictor(*one, builder.backend.name).predict(new) for one in given]
-        mean, variance = (np.stack(parts, axis=1) for parts in zip(*moments, strict=True))
-        return Sampled(form, builder, settled, self.problem.log_score(values, held, mean, variance))
+        each = [make_predictor(*one, builder.backend.name).predict(new) for one in given]
+        moments = Moments(*(np.stack(parts, axis=1) for parts in zip(*each, strict=True)))
+        return Sampled(form, builder, settled, moments, self.problem.log_score(values, held, *moments))
 
     def _fit(
         self, builder: Builder, problem: Any, values: Values, H: np.ndarray | None, explore: bool
@@ -294,10 +352,3 @@ def _curvature(fitted: Fitted) -> np.ndarray | None:
         return None
     with objective.likelihood.backend.scope():
         return curvature_at(objective, optimum.z, optimum.gradient, objective.n_rows)
-
-
-def _words(form: Form, trees: bool) -> str:
-    inputs = {"quantile": "inputs by rank", "standard": "inputs standardised"}.get(form.inputs, form.inputs)
-    metric = "one variance for all directions" if form.linear is None else "a learned metric"
-    beside = ", trees beside the inputs" if trees else ""
-    return f"Chosen on held-out training rows: {inputs}, {metric}{beside}."

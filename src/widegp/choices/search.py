@@ -124,12 +124,14 @@ class Search:
     """Moves tried one after the other on the same benches; ``verdicts`` says how each change did.
 
     share_by_input : of one variance per input in an average with one for all, where both were tried.
+    metric_gain : nats per row that the metric which was taken gained.
     """
 
     benches: tuple[Bench, ...]
     tailed: bool = False
     verdicts: list[Verdict] = field(default_factory=list)
     share_by_input: float | None = None
+    metric_gain: float = 0.0
 
     def begin(self, form: Form, start: Values) -> Candidate:
         """The model of ``form``, the plain one to begin with, on every bench."""
@@ -172,7 +174,8 @@ def choose(
     """
     if asked.inputs == "auto":
         base = search.better(base, [search.moved(base, Scale("quantile"))])
-    base = _metric(search, base, asked.metric)
+    plain, base = base, _metric(search, base, asked.metric)
+    search.metric_gain = _mean_loss(plain) - _mean_loss(base)
     if asked.warp != "none":
         found = warp(base.trials[0])
         if found is not None:

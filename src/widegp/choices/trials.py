@@ -44,6 +44,11 @@ class Form:
     linear: np.ndarray | None = None
     noise: NoiseModel | None = None
 
+    def under(self, linear: np.ndarray | None) -> Self:
+        """The same with another map ``linear``; the noise of a row stays what it was."""
+        noise = None if self.noise is None else self.noise.under(linear, self.linear)
+        return replace(self, linear=linear, noise=noise)
+
 
 @dataclass(frozen=True)
 class Trial:

@@ -33,6 +33,8 @@ WORTHWHILE = 1.5
 # Iterations of a fit that is only one of several; the one that is kept goes on until it has converged, unless
 # left-out rows lose more nats by that than such a number.
 TRIED, MOST_LOST = 12, 0.01
+# A metric that gained fewer nats on a part of the rows is tried against none on all of them.
+LITTLE = 0.1
 # Trees that have not seen so large a share of the rows are not grown again.
 FEW_UNSEEN = 0.1
 STOPPED = "Further iterations would predict left-out rows worse; the fit is left where it was."
@@ -161,7 +163,7 @@ class Whole:
     def with_metric(self, stage: Stage, power: float) -> Form:
         """The metric of the gradients at rows of the whole table, in place of that of a part."""
         some = np.random.default_rng(self.seed).permutation(len(self.X))[:GRADIENT_ROWS]
-        return replace(stage.form, linear=learned_map(stage.moment(some), self.X[some], power))
+        return stage.form.under(learned_map(stage.moment(some), self.X[some], power))
 
     @property
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
@@ -265,7 +267,10 @@ def _decided(rivals: Sequence[Whole]) -> list[Judged]:
     if not rivals[0].large:
         return averaged(_best(made), made, verdicts)
     best = _best(made)
-    whole, chosen = best.stage.whole, best.stage.whole.chosen
+    whole, chosen, form = best.stage.whole, best.stage.whole.chosen, best.stage.form
+    if chosen.trees is None and form.linear is not None and chosen.metric_gain < LITTLE:
+        tried(whole, form.under(None), Begin.at(best.stage, TRIED), "one variance for all at all rows")
+        best = _best(made)
     for power in POWERS if chosen.power is not None or chosen.by_input else ():
         words, begin = f"metric of gradients^{2 * power:g} at all rows", Begin.at(best.stage, TRIED)
         tried(whole, whole.with_metric(best.stage, power), begin, words, bold=power > POWERS[0])
