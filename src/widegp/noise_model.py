@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Self
 
+import jax
 import numpy as np
 import scipy.linalg
 import scipy.optimize
@@ -56,7 +57,7 @@ class NoiseModel:
         step = max(1, 2**22 // len(self.points))
         for start in range(0, len(X), step):
             part = slice(start, start + step)
-            h[part] = self.kernel(X[part], self.points) @ self.weights
+            h[part] = _matrix(self.kernel, X[part], self.points) @ self.weights
         return np.exp(self.strength * np.clip(h, -LIMIT, LIMIT))
 
     @property
@@ -105,7 +106,7 @@ def fit_noise(X: np.ndarray, left_out: LeftOut) -> NoiseModel | None:
     if chosen is None:
         return None
     sigma_u2, sigma_v2 = chosen
-    K = _kernel(sigma_u2, sigma_v2)(X, X)
+    K = _matrix(_kernel(sigma_u2, sigma_v2), X, X)
     weights = _fisher_scoring(K, left_out)
     return NoiseModel(np.array(X), weights, sigma_u2, sigma_v2)
 
@@ -119,6 +120,15 @@ def likeliest_factor(left_out: LeftOut, spread: np.ndarray) -> float:
     return float(np.exp(log_c))
 
 
+_between = jax.jit(Tanh.between)
+
+
+def _matrix(kernel: Tanh, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """K(X, Y) by one program: JAX would compile every operation of it for every number of rows."""
+    with jax.enable_x64(True):
+        return np.asarray(_between(kernel, np.asarray(X, float), Y))
+
+
 def _kernel(sigma_u2: float, sigma_v2: float) -> Tanh:
     return Tanh(sigma_a2=1.0, sigma_u2=sigma_u2, sigma_b2=0.0, sigma_v2=sigma_v2)
 
@@ -130,7 +140,7 @@ def _likeliest_kernel(X: np.ndarray, t: np.ndarray) -> tuple[float, float] | Non
     centred = t - t.mean()
     plain = -0.5 * (centred @ centred / LOG_CHI_VARIANCE + len(t) * math.log(LOG_CHI_VARIANCE))
     for rough in ROUGHNESS:
-        values, vectors = np.linalg.eigh(_kernel(rough / typical, 1.0)(X, X))
+        values, vectors = np.linalg.eigh(_matrix(_kernel(rough / typical, 1.0), X, X))
         squares = (vectors.T @ centred) ** 2
         for amplitude in AMPLITUDES:
             spectrum = amplitude * np.maximum(values, 0.0) + LOG_CHI_VARIANCE
