@@ -128,7 +128,7 @@ class Kernel(ABC):
         """K(x, x) for every row of X: (n, I) -> (n,)."""
         if _all_numpy(self, X):
             with jax.enable_x64(True):
-                return np.array(self._checked_variance(jnp.asarray(X, float)))
+                return np.array(_variance(self, jnp.asarray(X, float)))
         return self._checked_variance(jnp.asarray(X))
 
     def _checked_between(self, X: Array, Y: Array) -> Array:
@@ -228,6 +228,12 @@ def check_inputs(kernel: Kernel, X: Array, Y: Array) -> None:
                 f"{name} has {np.size(values[name])} entries but the rows have {X.shape[1]} inputs;"
                 " pass one entry per input, or a single number."
             )
+
+
+@jax.jit
+def _variance(kernel: Kernel, X: Array) -> Array:
+    """By one program: for every number of rows JAX would compile each operation of a kernel by itself."""
+    return kernel._checked_variance(X)
 
 
 def _all_numpy(*trees: Any) -> bool:
