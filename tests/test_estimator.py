@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import jax
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -109,6 +110,10 @@ class TestEveryApproximation:
         np.testing.assert_allclose(scaled_sd, 1000 * sd, rtol=1e-7)
 
 
+# Operation by operation, JAX would compile dozens of programs for each of the matrices.
+compiled = jax.jit(lambda kernel, X, Y: kernel(X, Y))
+
+
 class AtFixedParameters(SklearnKernel):
     """K_mix for scikit-learn's regressor, without hyperparameters."""
 
@@ -116,7 +121,8 @@ class AtFixedParameters(SklearnKernel):
         self.kernel = kernel
 
     def __call__(self, X, Y=None, eval_gradient=False):
-        return np.asarray(self.kernel(X, X if Y is None else Y))
+        with jax.enable_x64(True):
+            return np.array(compiled(self.kernel, X, X if Y is None else Y))
 
     def diag(self, X):
         return np.asarray(self.kernel.diag(X))

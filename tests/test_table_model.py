@@ -26,6 +26,9 @@ from widegp.table_split import TableSettings, split_table
 
 N = 90
 SETTINGS = {"approximation": "vfe", "rank": 8, "max_iter": 3}
+# Nothing is chosen on held-out rows.
+UNCHOSEN = {"metric": "iso", "noise": "constant", "scale_inputs": "standard", "target_transform": None}
+UNCHOSEN |= {"trees": "none"}
 
 
 def make_table(n: int = N) -> pa.Table:
@@ -141,8 +144,9 @@ class TestFit:
         x = table["x"].to_numpy().copy()
         chosen = np.random.default_rng(0).permutation(N)[:9]
         x[chosen[0]] = 1000.0
+        settings = SETTINGS | UNCHOSEN | {"max_iter": 1}
         with pytest.warns(UserWarning, match="not converged"):
-            model = TableModel.fit(table.set_column(0, "x", pa.array(x)), "y", **(SETTINGS | {"max_iter": 1}))
+            model = TableModel.fit(table.set_column(0, "x", pa.array(x)), "y", **settings)
         assert any(
             "1 value of 'x' outside the training range" in text for text in model.provenance["details"]
         )
@@ -217,13 +221,15 @@ def awkward(n: int = 400) -> pd.DataFrame:
 
 
 class TestFrames:
+    SETTINGS = MappingProxyType(
+        {"approximation": "vfe", "rank": 30, "test_fraction": 0.25, "trees": "none", "max_iter": 10}
+    )
+
     @pytest.fixture(scope="class")
     def fitted(self):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return TableModel.fit(
-                awkward(), target="price", approximation="vfe", rank=30, test_fraction=0.25, trees="none"
-            )
+            return TableModel.fit(awkward(), target="price", **self.SETTINGS)
 
     def test_frames_of_every_library_give_the_same_model(self, fitted):
         frame = awkward()
@@ -262,8 +268,7 @@ class TestFrames:
         assert fitted.provenance["rows_conditioned_on"] == 398
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            settings = {"approximation": "vfe", "rank": 30, "test_fraction": 0.25, "trees": "none"}
-            kept = TableModel.fit(awkward(), target="price", keep_held_out=True, **settings)
+            kept = TableModel.fit(awkward(), target="price", keep_held_out=True, **self.SETTINGS)
             split = split_table(awkward(), TableSettings("price", test_fraction=0.25))
         assert kept.provenance["rows_conditioned_on"] == len(split.y)
         assert kept.regressor.params_ == fitted.regressor.params_
@@ -314,8 +319,7 @@ class TestStreamed:
             warnings.simplefilter("ignore")
             # Rows in files are fitted without the choices on held-out rows, which need them in memory.
             settings = {"approximation": "vfe", "rank": 30, "test_fraction": 0.25, "max_iter": 4}
-            settings |= {"metric": "iso", "noise": "constant", "scale_inputs": "standard"}
-            settings |= {"target_transform": None, "trees": "none"}
+            settings |= UNCHOSEN
             stored = TableModel.fit(tmp_path, "price", **settings)
             monkeypatch.undo()
             memory = TableModel.fit(frame, "price", **settings)
@@ -350,7 +354,7 @@ class TestFile:
             TableModel.load(tmp_path / "m.widegp")
 
     def test_without_held_out_rows(self, tmp_path):
-        fit(test_fraction=0).save(tmp_path / "m.widegp")
+        fit(test_fraction=0, **UNCHOSEN).save(tmp_path / "m.widegp")
         assert TableModel.load(tmp_path / "m.widegp").held_out is None
 
     def test_columns_that_make_no_encoder(self, model, tmp_path):
@@ -365,7 +369,7 @@ class TestFile:
 
     @pytest.mark.parametrize("approximation", ["vecchia", "exact", "vfe"])
     def test_rows_that_the_model_holds(self, approximation):
-        held = fit(approximation=approximation, neighbors=3, predict_neighbors=4).inputs_held()
+        held = fit(approximation=approximation, neighbors=3, predict_neighbors=4, **UNCHOSEN).inputs_held()
         rows = by_hand(make_table())
         assert held.shape[1] == 2 and len(held) >= 2
         assert rows.min() - 1e-9 <= held.min() and held.max() <= rows.max() + 1e-9

@@ -38,7 +38,7 @@ from widegp.inference.priors import resolve_priors
 from widegp.inference.sample import nuts
 from widegp.inference.theta import METHODS, Averaged, averages, density_of, laplace
 from widegp.inference.watch import Watch
-from widegp.kernels.base import Kernel
+from widegp.kernels.base import Kernel, check_inputs
 from widegp.kernels.registry import named
 from widegp.latent_fit import fit_response
 from widegp.progress import Listener, print_line
@@ -162,7 +162,12 @@ def started(asked: Any, rows: np.ndarray) -> tuple[Kernel, dict[str, np.ndarray]
             f"start names {sorted(unknown)}, but {type(kernel).__name__} has {[*kernel.parameters()]}."
         )
     kernel = kernel.replace(**{k: v for k, v in given.items() if k != "sigma_eps2"})
-    mean = float(np.mean(np.asarray(kernel.diag(rows[: 10 * 1000]))))
+    some = np.asarray(rows[: 10 * 1000], float)
+    check_inputs(kernel, some, some)
+    # Not by the kernel itself: JAX would compile its operations one by one for every number of rows.
+    backend = choose_backend(kernel, asked.backend)
+    with backend.scope():
+        mean = float(np.mean(np.asarray(backend.diagonal(kernel, some))))
     noise = float(given.get("sigma_eps2", asked.noise_fraction * mean))
     return kernel, start_values(kernel, noise, np.zeros(0), n_inputs if _by_input(asked) else None)
 

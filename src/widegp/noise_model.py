@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Self
 
+import jax
 import numpy as np
 import scipy.linalg
 import scipy.optimize
@@ -58,12 +59,10 @@ class NoiseModel:
 
     def spread(self, X: np.ndarray) -> np.ndarray:
         """Noise variances of the rows X (q, I), in units of sigma_eps2: (q,)."""
-        h, backend = np.empty(len(X)), choose_backend(self.kernel)
-        X = X if self.before is None else X @ self.before
-        with backend.scope():
-            for start in range(0, len(X), PART_ROWS):
-                part = slice(start, start + PART_ROWS)
-                h[part] = np.asarray(backend.cross(self.kernel, X[part], self.points)) @ self.weights
+        h, X = np.empty(len(X)), X if self.before is None else X @ self.before
+        for start in range(0, len(X), PART_ROWS):
+            part = slice(start, start + PART_ROWS)
+            h[part] = _matrix(self.kernel, X[part], self.points) @ self.weights
         return np.exp(self.strength * np.clip(h, -LIMIT, LIMIT))
 
     @property
@@ -122,7 +121,7 @@ def fit_noise(X: np.ndarray, left_out: LeftOut) -> NoiseModel | None:
     if chosen is None:
         return None
     sigma_u2, sigma_v2 = chosen
-    K = _kernel(sigma_u2, sigma_v2)(X, X)
+    K = _matrix(_kernel(sigma_u2, sigma_v2), X, X)
     weights = _fisher_scoring(K, left_out)
     return NoiseModel(np.array(X), weights, sigma_u2, sigma_v2)
 
@@ -136,6 +135,16 @@ def likeliest_factor(left_out: LeftOut, spread: np.ndarray) -> float:
     return float(np.exp(log_c))
 
 
+_between = jax.jit(Tanh.between)
+
+
+def _matrix(kernel: Tanh, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """K(X, Y), (n, p), by the loops that fits use: no program is compiled for these shapes."""
+    backend = choose_backend(kernel)
+    with backend.scope():
+        return np.array(backend.cross(kernel, X, Y))
+
+
 def _kernel(sigma_u2: float, sigma_v2: float) -> Tanh:
     return Tanh(sigma_a2=1.0, sigma_u2=sigma_u2, sigma_b2=0.0, sigma_v2=sigma_v2)
 
@@ -147,7 +156,7 @@ def _likeliest_kernel(X: np.ndarray, t: np.ndarray) -> tuple[float, float] | Non
     centred = t - t.mean()
     plain = -0.5 * (centred @ centred / LOG_CHI_VARIANCE + len(t) * math.log(LOG_CHI_VARIANCE))
     for rough in ROUGHNESS:
-        values, vectors = np.linalg.eigh(_kernel(rough / typical, 1.0)(X, X))
+        values, vectors = np.linalg.eigh(_matrix(_kernel(rough / typical, 1.0), X, X))
         squares = (vectors.T @ centred) ** 2
         for amplitude in AMPLITUDES:
             spectrum = amplitude * np.maximum(values, 0.0) + LOG_CHI_VARIANCE

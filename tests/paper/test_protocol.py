@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from naive_gp import gaussian_nll
 
 from widegp import WideGPRegressor
 from widegp.inference.protocol import REAL_NOISE_START
@@ -43,7 +42,8 @@ def naive_loss(z, X, y, noise_start):
     """Eq. (map_loss_body) of the rows given, priors of weight 100 with their modes at the start."""
     v = constrained(z)
     kernel = Mixed(**{k: v[k] for k in NAMES[:-1]})
-    loss = gaussian_nll(y, kernel(X) + v["sigma_eps2"] * jnp.eye(len(y)))
+    cov = kernel(X) + v["sigma_eps2"] * jnp.eye(len(y))
+    loss = 0.5 * (y @ jnp.linalg.solve(cov, y) + jnp.linalg.slogdet(cov)[1] + len(y) * jnp.log(2 * jnp.pi))
     modes = {"sigma_b2": 1.01, "sigma_eps2": noise_start}
     for name in NAMES:
         x = v[name]

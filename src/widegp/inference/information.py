@@ -43,7 +43,7 @@ def prior_information(prior: Prior | None, mapped: Map, lower: float, upper: flo
         return NO_PRIOR
     ends = mapped.inverse(np.array([lower, upper]))
     z = np.linspace(ends[0], ends[1], POINTS)
-    loss = np.array([prior.penalty(x) for x in mapped.forward(z)])
+    loss = prior.each(mapped.forward(z))
     weight = np.exp(loss.min() - loss)
     weight /= weight.sum()
     return 1 / float(weight @ (z - weight @ z) ** 2)

@@ -130,7 +130,7 @@ class Kernel(ABC):
         """K(x, x) for every row of X: (n, I) -> (n,)."""
         if _all_numpy(self, X):
             with jax.enable_x64(True):
-                return np.array(self._checked_variance(jnp.asarray(X, float)))
+                return np.array(_variance(self, jnp.asarray(X, float)))
         return self._checked_variance(jnp.asarray(X))
 
     def _checked_between(self, X: Array, Y: Array) -> Array:
@@ -235,6 +235,12 @@ def check_inputs(kernel: Kernel, X: Array, Y: Array) -> None:
 def namespace(X: Array) -> Any:
     """`jax.numpy` for what is on a device, `numpy` for everything else."""
     return jnp if isinstance(X, jax.Array) else np
+
+
+@jax.jit
+def _variance(kernel: Kernel, X: Array) -> Array:
+    """By one program: for every number of rows JAX would compile each operation of a kernel by itself."""
+    return kernel._checked_variance(X)
 
 
 def _all_numpy(*trees: Any) -> bool:

@@ -21,6 +21,9 @@ class Prior(Protocol):
 
     def penalty(self, x: np.ndarray) -> float: ...
 
+    def each(self, x: np.ndarray) -> np.ndarray:
+        """`penalty` of every entry as if it were the only one."""
+
     def slope(self, x: np.ndarray) -> np.ndarray: ...
 
     def log_normaliser(self, size: int) -> float:
@@ -46,7 +49,11 @@ class InverseGamma:
             raise ValueError(f"InverseGamma needs shape > 0 and scale > 0; got {self.shape}, {self.scale}.")
 
     def penalty(self, x: np.ndarray) -> float:
-        return float(np.sum((self.shape + 1) * np.log(x) + self.scale / x))
+        return float(np.sum(self.each(x)))
+
+    def each(self, x: np.ndarray) -> np.ndarray:
+        penalties: np.ndarray = (self.shape + 1) * np.log(x) + self.scale / x
+        return penalties
 
     def slope(self, x: np.ndarray) -> np.ndarray:
         return (self.shape + 1) / x - self.scale / x**2
@@ -87,6 +94,10 @@ class LogNormal:
     def penalty(self, x: np.ndarray) -> float:
         return float(np.sum(np.log(x / self.median) ** 2)) / (2 * self.spread**2)
 
+    def each(self, x: np.ndarray) -> np.ndarray:
+        penalties: np.ndarray = np.log(x / self.median) ** 2 / (2 * self.spread**2)
+        return penalties
+
     def slope(self, x: np.ndarray) -> np.ndarray:
         return np.log(x / self.median) / (self.spread**2 * x)
 
@@ -123,6 +134,9 @@ class Relative:
     def penalty(self, x: np.ndarray) -> float:
         apart, m = self._parts(x)
         return self.common.penalty(m) + float(np.sum(apart**2)) / (2 * self.spread**2)
+
+    def each(self, x: np.ndarray) -> np.ndarray:
+        return self.common.each(x)
 
     def slope(self, x: np.ndarray) -> np.ndarray:
         # The derivatives of sum_i log(x_i / m)^2 by m cancel, since the logarithms sum to 0.
@@ -167,7 +181,11 @@ class Beta:
             raise ValueError(f"Beta needs a > 0 and b > 0; got {self.a}, {self.b}.")
 
     def penalty(self, x: np.ndarray) -> float:
-        return float(-np.sum((self.a - 1) * np.log(x) + (self.b - 1) * np.log1p(-x)))
+        return float(np.sum(self.each(x)))
+
+    def each(self, x: np.ndarray) -> np.ndarray:
+        penalties: np.ndarray = -((self.a - 1) * np.log(x) + (self.b - 1) * np.log1p(-x))
+        return penalties
 
     def slope(self, x: np.ndarray) -> np.ndarray:
         return -(self.a - 1) / x + (self.b - 1) / (1 - x)

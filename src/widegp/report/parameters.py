@@ -81,7 +81,7 @@ def _curves(kind: Kind, values: np.ndarray, error: float | None, prior: Prior | 
         scale, x = "log", _log_grid(values, error, prior)
     curves: dict[str, Any] = {"scale": scale, "x": x.tolist(), "prior": None, "posterior": None}
     if prior is not None:
-        penalties = np.array([prior.penalty(v) for v in x])
+        penalties = prior.each(x)
         curves["prior"] = _peak_one(np.exp(penalties.min() - penalties))
     if error:
         centre = kind.map.inverse(values[0])
