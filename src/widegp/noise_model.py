@@ -17,7 +17,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import Self
 
-import jax
 import numpy as np
 import scipy.linalg
 import scipy.optimize
@@ -133,9 +132,6 @@ def likeliest_factor(left_out: LeftOut, spread: np.ndarray) -> float:
         bounds=(-LIMIT, LIMIT), method="bounded",
     ).x  # fmt: skip
     return float(np.exp(log_c))
-
-
-_between = jax.jit(Tanh.between)
 
 
 def _matrix(kernel: Tanh, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
