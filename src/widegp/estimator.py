@@ -54,7 +54,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     kernel : ``"mixed"`` (K_mix), ``"tanh"``, ``"sigmoid"``, ``"relu"``, ``"leaky_relu"``, ``"rbf"``,
-        ``"matern12"``, ``"matern32"``, ``"matern52"``, or a kernel object, sums and products included.
+        ``"matern12"``, ``"matern32"``, ``"matern52"``, or a kernel object, sums and products included;
+        ``"auto"``, K_mix and, where few rows are averaged over metrics (``posterior``), ``"rbf"`` too.
     approximation : ``"auto"``, ``"exact"``, ``"full-scale"`` (anchors and neighbours), ``"vecchia"``
         (neighbours), ``"fitc"``, ``"vfe"``, ``"dtc"`` (anchors), ``"subset"``, or ``"nystrom"`` (the paper's
         equation read literally). ``"auto"`` is exact for small tables and full-scale for the others.
@@ -138,7 +139,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        kernel: str | Kernel = "mixed",
+        kernel: str | Kernel = "auto",
         approximation: str = "auto",
         rank: int = 500,
         anchors: str = "kmeans",

@@ -30,16 +30,16 @@ class Chosen:
     candidate : the moves that led to it.    verdicts : on all that was tried, in order.
     scaler : of inputs by rank, where these were chosen.    trees : the input that boosted trees add, if any.
     trees_of_all : grows them again on all rows, also those that judge, once it is called.
-    share_by_input : that held-out rows give to one variance per input, beside one for all; None if not tried.
+    search : in which it was found.
     """
 
     trial: Trial
     candidate: Candidate
     verdicts: tuple[Verdict, ...]
     scaler: QuantileScaler | None
+    search: Search
     trees: TreesInput | None = None
     trees_of_all: Callable[[], TreesInput] | None = None
-    share_by_input: float | None = None
 
     @property
     def power(self) -> float | None:
@@ -94,4 +94,4 @@ def choose_on(bench: Bench, start: Values, asked: Asked, form: Form | None = Non
         trial = replayed(replace(bench, fitted=some, held=some[:0]), best)
     by_rank = trial.form.inputs == "quantile" and inputs != "quantile"
     scaler = scaler if by_rank else None
-    return Chosen(trial, best, tuple(search.verdicts), scaler, share_by_input=search.share_by_input)
+    return Chosen(trial, best, tuple(search.verdicts), scaler, search)

@@ -58,11 +58,11 @@ def probability(value: float) -> float:
 
 def kernel_name(name: str) -> str:
     """Refuse a kernel that there is not; the usual one is known without loading the others."""
-    if name != "mixed":
+    if name not in ("auto", "mixed"):
         from widegp.kernels import NAMES
 
         if name not in NAMES:
-            raise typer.BadParameter(f"there is no kernel {name!r}; choose one of {', '.join(NAMES)}.")
+            raise typer.BadParameter(f"there is no kernel {name!r}; choose auto, {', '.join(NAMES)}.")
     return name
 
 
