@@ -125,7 +125,10 @@ MissingTarget = Annotated[
 ]
 KernelName = Annotated[
     str,
-    typer.Option(callback=kernel_name, metavar="NAME", help="Kernel, such as mixed, tanh, rbf or matern32."),
+    typer.Option(
+        callback=kernel_name, metavar="NAME",
+        help="Kernel, such as mixed, tanh, rbf or matern32; auto: mixed, of few rows averaged with rbf.",
+    ),
 ]
 Rank = Annotated[
     int,
