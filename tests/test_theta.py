@@ -150,7 +150,7 @@ class TestAveraging:
         rng = np.random.default_rng([5003, 15, 1])
         X = rng.uniform(-3, 3, (15, 1))
         y = np.sign(X[:, 0]) + 0.2 * rng.standard_normal(15)
-        model = WideGPRegressor(random_state=0).fit(X, y)
+        model = WideGPRegressor("mixed", random_state=0).fit(X, y)
         many = WideGPRegressor.plain(posterior="laplace", random_state=0).fit(X, y).posterior_
         sd = np.sqrt(np.diagonal(many.z_covariance))
         values = [[member.params[label] for label in many.labels] for member in model.fitted_.members]
@@ -226,7 +226,7 @@ class TestOneVarianceOrOnePerInput:
 
     def fits(self, X, y):
         made = [WideGPRegressor.plain(posterior="auto", ard=ard, random_state=0).fit(X, y) for ard in (0, 1)]
-        return WideGPRegressor(random_state=0).fit(X, y), *made
+        return WideGPRegressor("mixed", random_state=0).fit(X, y), *made
 
     def test_predictions_are_the_mixture_of_both(self, data):
         X, y = data
@@ -239,7 +239,7 @@ class TestOneVarianceOrOnePerInput:
         parts = np.stack([model.log_density(new, values) for model in (one, each)])
         expected = logsumexp(parts, axis=0, b=shares[:, None])
         np.testing.assert_allclose(both.log_density(new, values), expected, atol=0.02)
-        assert any("one for each" in note for note in both.result_.notes)
+        assert any("one variance for each input" in note for note in both.result_.notes)
 
     def test_inputs_that_do_not_matter_are_found_in_few_rows(self):
         """One variance for all spreads the rows over six inputs, of which two matter."""

@@ -54,7 +54,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     kernel : ``"mixed"`` (K_mix), ``"tanh"``, ``"sigmoid"``, ``"relu"``, ``"leaky_relu"``, ``"rbf"``,
-        ``"matern12"``, ``"matern32"``, ``"matern52"``, or a kernel object, sums and products included.
+        ``"matern12"``, ``"matern32"``, ``"matern52"``, a kernel object, or ``"auto"``: K_mix, see posterior.
     approximation : ``"auto"``, ``"exact"``, ``"full-scale"`` (anchors and neighbours), ``"vecchia"``
         (neighbours), ``"fitc"``, ``"vfe"``, ``"dtc"`` (anchors), ``"subset"``, or ``"nystrom"`` (the paper's
         equation read literally). ``"auto"`` is exact for small tables and full-scale for the others.
@@ -83,8 +83,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         which also learns from left-out rows how targets scatter about predictions, where not like a Gaussian.
     noise_fraction : eta; the noise starts at eta times the mean of K(x, x), eq. (nugget_frac).
     start : None, or a mapping of parameter names to starting values, from which alone the fit then begins.
-    learning_rate, noise_learning_rate : Adam's step for the parameters and for the noise.
-    batch_rows : rows per step of Adam, drawn anew each time; all rows by default.
+    learning_rate, noise_learning_rate : Adam's steps.    batch_rows : rows of each, drawn anew; default all.
     budget : seconds that fitting may take; ``"auto"`` then also turns down its dials to fit.
     backend : ``"auto"``, ``"native"`` (CPU) or ``"xla"`` (JAX, any device).
     checkpoint : a file in which every evaluation is written down; a fit that was killed and is called again
@@ -101,8 +100,9 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     posterior : ``"map"``, predictions at the mode of the parameters; ``"laplace"``, averaged over a few
         points with the moments of importance-weighted draws, or around the mode where these fail;
         ``"sample"``, over draws of NUTS (needs numpyro); ``"auto"``, where an exact fit has at most 300 rows,
-        as ``"laplace"``, above 60 around the mode, and over one variance for all inputs and one for each, by
-        held-out rows or evidence; else ``"map"``, or the average with another fit that left-out rows prefer.
+        as ``"laplace"``, above 60 around the mode, and over one variance for all inputs and one for each, of
+        K_mix and ``"rbf"`` where no kernel is named, by held-out rows or evidence; else ``"map"``, or the
+        average with another fit that left-out rows prefer.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        kernel: str | Kernel = "mixed",
+        kernel: str | Kernel = "auto",
         approximation: str = "auto",
         rank: int = 500,
         anchors: str = "kmeans",

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from widegp.compute.backend import serving
 from widegp.conditioning import TrainingRows
 from widegp.conformal import ConformalCalibration, infinite_words, rows_needed
 from widegp.data.input_maps import ChainedMaps, InputMap, LinearMap
@@ -35,7 +36,8 @@ USUAL_LEVEL = 0.95
 class Member:
     """One of several models whose predictions are averaged: what differs from one to the other.
 
-    weight : its share.    The rest are fields of `FittedGP`, whose kernel is the posterior's.
+    weight : its share.    kernel_name : of its kernel, where it may differ from the model's, else empty.
+    The rest are fields of `FittedGP`, whose kernel is the posterior's.
     """
 
     weight: float
@@ -46,6 +48,7 @@ class Member:
     rows: TrainingRows | None
     noise_model: NoiseModel | None = None
     tails: Tails | None = None
+    kernel_name: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +70,8 @@ class FittedGP:
     backend : what computes the predictions.
     likelihood, level : of y given level + f(x~) + log exposure, where it is not Gaussian, else None.
     theta : the posterior of the parameters, where it was made, else None.
-    members : models over which predictions are averaged, at points of that posterior or of several metrics;
-        none where there is but one. Of a ``likelihood`` it is their functions f that are averaged.
+    members : models over which predictions are averaged, at points of that posterior or of several metrics
+        and kernels; none where there is but one. Of a ``likelihood`` their functions f are averaged.
 
     X is (q, I) everywhere, numbers in the units of the table; the estimator checks what users pass.
     """
@@ -105,9 +108,11 @@ class FittedGP:
             return (self,)
         engine, share, made = self.predictor.engine, self.predictor.share / len(self.members), []
         for member in self.members:
-            own = {f.name: getattr(member, f.name) for f in fields(member) if f.name != "weight"}
-            alone = {"kernel": member.posterior.kernel, "members": (), "calibration": None}
-            made.append(replace(self, **own, **alone).predicting_on(engine, share))
+            apart = ("weight", "kernel_name")
+            own = {f.name: getattr(member, f.name) for f in fields(member) if f.name not in apart}
+            kernel = member.posterior.kernel
+            alone = {"kernel": kernel, "backend": serving(kernel, self.backend), "members": ()}
+            made.append(replace(self, **own, **alone, calibration=None).predicting_on(engine, share))
         return tuple(made)
 
     @property

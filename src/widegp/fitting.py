@@ -19,6 +19,7 @@ from widegp.approximations.layout import Dials
 from widegp.approximations.registry import approximation
 from widegp.choices.left_out import NEIGHBORS, left_out
 from widegp.choices.search import Asked
+from widegp.choices.stacking import nested_shares
 from widegp.choices.table_fit import Estimate, TableFit
 from widegp.compute.backend import Backend, choose_backend
 from widegp.conditioning import TrainingRows
@@ -36,7 +37,7 @@ from widegp.inference.objective import Problem, start_values
 from widegp.inference.parameters import Values
 from widegp.inference.priors import resolve_priors
 from widegp.inference.sample import nuts
-from widegp.inference.theta import METHODS, Averaged, averages, density_of, laplace
+from widegp.inference.theta import FEW_ROWS, METHODS, Averaged, averages, density_of, laplace
 from widegp.inference.watch import Watch
 from widegp.kernels.base import Kernel, check_inputs
 from widegp.kernels.registry import named
@@ -48,6 +49,11 @@ from widegp.warps import FittedWarp, make_warp
 
 # Left-out rows whose mean score later rows are compared with.
 COMPARED_ROWS = 1000
+# Stands beside K_mix where rows are few and the kernel is left open: functions with all derivatives, where
+# those of K_mix have kinks and steps. A Matern kernel lies between both; see docs/architecture.md.
+RIVAL = "rbf"
+# Shares of fits that are left out of an average: they would cost predictions time and change none of them.
+NEGLIGIBLE = 1e-3
 
 
 def fit_model(
@@ -80,28 +86,50 @@ def builder_of(asked: Any, rows: np.ndarray, seed: int) -> Builder:
 
 def _fit_gaussian(asked: Any, table: TrainingTable, seed: int, watch: Watch) -> FittedGP:
     engine = make_engine(asked.engine, asked.backend)
-    rows, scaler = table.X, TargetScaler.fit(table.y, table.weight)
-    target = scaler.transform(table.y)
-    kernel, start = started(asked, rows)
+    rows = table.X
+    kernel, _ = started(asked, rows)
     backend = choose_backend(kernel, backend_for(engine, asked.backend))
     journal = _journal(asked, rows, table.y, seed)
     dials = _resolved(asked, rows, kernel, backend, journal, seed)
     builder = Builder(rows, dials, backend, seed, engine)
+    spent = journal.seconds() if journal else time.perf_counter() - watch.began
+    run = Run(_settings(asked, spent, seed), watch, journal=journal)
+    whole = _table_fit(asked, table, builder, run)
+    if _has_rival(asked, builder):
+        own = replace(builder, backend=choose_backend(named(RIVAL), backend_for(engine, asked.backend)))
+        whole = replace(whole, rival=_table_fit(asked, table, own, run, RIVAL))
+    with backend.scope(), (whole.rival or whole).builder.backend.scope():
+        estimate = whole.estimate(_choices(asked), asked.posterior == "auto")
+        model = _averaged(asked, estimate, table)
+    return model if table.held is None else model.calibrated_on(*table.held)
+
+
+def _table_fit(
+    asked: Any, table: TrainingTable, builder: Builder, run: Run, kernel_name: str | None = None
+) -> TableFit:
+    """What a fit of the table is made of, under the kernel that is asked for or another."""
+    rows, scaler = table.X, TargetScaler.fit(table.y, table.weight)
+    kernel, start = started(asked, rows, kernel_name)
     scale = {"offset": scaler.mean, "scale": scaler.sd}
     priors = resolve_priors(asked.priors, kernel, rows.shape[1], _by_input(asked))
+    target = scaler.transform(table.y)
     problem = Problem(kernel, target, make_warp("none", **scale), priors, weight=table.weight)
     if table.noise is not None:
         mean = float(table.noise.mean())
         problem = replace(problem, noise=mean / scaler.sd**2, spread=table.noise / mean)
         start = {name: value for name, value in start.items() if name != "sigma_eps2"}
     by_input = resolve_priors(asked.priors, kernel, rows.shape[1], True)
-    spent = journal.seconds() if journal else time.perf_counter() - watch.began
-    run = Run(_settings(asked, spent, seed), watch, journal=journal)
-    with backend.scope():
-        whole = TableFit(builder, problem, by_input, start, scale, run)
-        estimate = whole.estimate(_choices(asked), asked.posterior == "auto")
-        model = _compared_with(_averaged(asked, estimate, table), estimate)
-    return model if table.held is None else model.calibrated_on(*table.held)
+    return TableFit(builder, problem, by_input, start, scale, run)
+
+
+def _has_rival(asked: Any, builder: Builder) -> bool:
+    """Whether the kernel of few rows is left open. Who gives priors or a start has those of K_mix in mind,
+    and without priors there is no evidence to compare; the native loops know no stationary kernel.
+    """
+    few = len(builder.X) <= FEW_ROWS and builder.dials.name == "exact" and asked.posterior == "auto"
+    left = isinstance(asked.kernel, str) and asked.kernel == "auto" and asked.start is None
+    usual = isinstance(asked.priors, str) and asked.priors == "default"
+    return few and left and usual and backend_for(builder.engine, asked.backend) != "native"
 
 
 def _by_input(asked: Any) -> bool:
@@ -149,12 +177,15 @@ def _settings(asked: Any, spent: float, seed: int) -> OptimizerSettings:
     )  # fmt: skip
 
 
-def started(asked: Any, rows: np.ndarray) -> tuple[Kernel, dict[str, np.ndarray]]:
-    """The kernel to fit, and where its parameters begin."""
-    kernel = named(asked.kernel) if isinstance(asked.kernel, str) else asked.kernel
+def started(
+    asked: Any, rows: np.ndarray, name: str | None = None
+) -> tuple[Kernel, dict[str, np.ndarray]]:
+    """The kernel to fit, that of the settings or the one called ``name``, and where its parameters begin."""
+    wanted = asked.kernel if name is None else name
+    kernel = named(wanted) if isinstance(wanted, str) else wanted
     n_inputs = rows.shape[1]
     given = dict(asked.start or {})
-    if asked.start is None and isinstance(asked.kernel, str):
+    if asked.start is None and isinstance(wanted, str):
         kernel = kernel.at_start(n_inputs)
     unknown = set(given) - set(kernel.parameters()) - {"sigma_eps2"}
     if unknown:
@@ -203,7 +234,7 @@ def _model(asked: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
     by_input = any(np.ndim(at.params[name]) for name in kernel.per_input)
     weights = kernel.input_weights(builder.X.shape[1]) if by_input else None
     names = getattr(asked, "feature_names_in_", None)
-    return FittedGP(
+    model = FittedGP(
         inputs=at.inputs, target=TargetScaler.fit(table.y, table.weight), warp=at.warp,
         kernel=kernel, params=at.params,
         approximation=builder.dials.name, posterior=at.posterior, rows=at.rows,
@@ -212,6 +243,7 @@ def _model(asked: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
         input_importance=None if weights is None else weights / weights.sum(),
         noise_model=at.noise_model, tails=at.tails, backend=builder.backend.name,
     ).noted(*estimate.notes)  # fmt: skip
+    return _compared_with(model, estimate)
 
 
 def _member(
@@ -229,7 +261,7 @@ def _member(
         params, FittedWarp.fit(problem.y, problem.warp.name, psi, **scale),
         objective.likelihood.posterior(kernel, observed),
         training_rows(asked, estimate.builder, fitted.layout.order, kernel, observed),
-        estimate.noise, estimate.tails,
+        estimate.noise, estimate.tails, kernel.word if isinstance(asked.kernel, str) else "",
     )  # fmt: skip
 
 
@@ -250,21 +282,44 @@ def _averaged(asked: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
     if not known:
         words = "The posterior of the parameters has no curvature here; the mode alone is used."
         return _model(asked, estimate, table).noted(words)
-    shares = evidence_shares([theta.posterior.evidence for _, theta in known])
-    if len(known) > 1 and estimate.share_beside is not None:
-        shares = np.array([1 - estimate.share_beside, estimate.share_beside])
+    shares = _shares(known)
     members = tuple(
         _member(asked, one, table, density_of(one.fitted).space.unpack(z), float(share * weight))
         for share, (one, theta) in zip(shares, known, strict=True)
         for z, weight in zip(*theta.points, strict=True)
+        if share >= NEGLIGIBLE
     )
     best, theta = known[int(np.argmax(shares))]
     model = _model(asked, best, table)
     if len(known) > 1:
-        each = sum(share for share, (one, _) in zip(shares, known, strict=True) if one is not estimate)
-        model = model.noted(f"Averaged over one variance for all inputs and, to {each:.0%}, one for each.")
+        model = model.noted(_averaged_words([one for one, _ in known], shares))
     result = replace(model.result, credible_intervals=theta.posterior.intervals())
     return replace(model, theta=theta.posterior, members=members, result=result)
+
+
+def _shares(known: list[tuple[Estimate, Averaged]]) -> np.ndarray:
+    """Of fits of the same rows in their average, (k,), those of a kernel one after the other: by held-out
+    rows and evidence, or by the evidence alone where none were held out.
+    """
+    shares = evidence_shares([theta.posterior.evidence for _, theta in known])
+    names = [one.kernel_name for one, _ in known]
+    groups = [np.flatnonzero([name == own for name in names]) for own in dict.fromkeys(names)]
+    losses = [[known[k][0].loss for k in group] for group in groups]
+    if not any(loss is None for group in losses for loss in group):
+        told: Any = losses
+        shares = np.concatenate(nested_shares(told, [shares[group].sum() for group in groups]))
+    shares = np.where(shares < NEGLIGIBLE, 0.0, shares)
+    return np.asarray(shares / shares.sum())
+
+
+def _averaged_words(several: list[Estimate], shares: np.ndarray) -> str:
+    """To which share each fit of the same rows enters their average."""
+    parts = []
+    for one, share in zip(several, shares, strict=True):
+        each = np.ndim(one.fitted.values["sigma_u2"]) > 0
+        metric = "one variance for each input" if each else "one variance for all inputs"
+        parts.append(f"{one.kernel_name} with {metric} ({share:.0%})")
+    return f"Averaged over fits of the same rows: {', '.join(parts)}."
 
 
 def _theta(asked: Any, method: str, estimate: Estimate) -> Averaged | None:

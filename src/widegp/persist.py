@@ -40,6 +40,7 @@ from widegp.inference.result import Direction, FitResult, Growth, Reason
 from widegp.kernels import exact_sigmoid, exact_tanh
 from widegp.kernels.base import Kernel
 from widegp.kernels.quadrature import FromActivation
+from widegp.kernels.registry import named
 from widegp.registry import is_saveable, saveable, saved_class
 
 FORMAT = "widegp-model"
@@ -171,7 +172,7 @@ def _model(
 
 def _with_kernel(member: Any, kernel: Kernel) -> Any:
     """The member with what its file lacks: the kernel at its own parameters."""
-    own = with_values(kernel, member.params)
+    own = with_values(named(member.kernel_name) if member.kernel_name else kernel, member.params)
     parts = {name: getattr(member, name) for name in ("posterior", "rows")}
     return dataclasses.replace(member, **{name: part and part(own) for name, part in parts.items()})
 

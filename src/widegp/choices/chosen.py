@@ -52,18 +52,16 @@ class Chosen:
     candidate : the moves that led to it.    verdicts : on all that was tried, in order.
     scaler : of inputs by rank, where these were chosen.    trees : the input that boosted trees add, if any.
     growth : grows them again on more rows.
-    share_by_input : that held-out rows give to one variance per input, beside one for all; None if not tried.
-    metric_gain : nats per row that the metric gained on held-out rows.
+    search : in which it was found.
     """
 
     trial: Trial
     candidate: Candidate
     verdicts: tuple[Verdict, ...]
     scaler: QuantileScaler | None
+    search: Search
     trees: TreesInput | None = None
     growth: Growth | None = None
-    share_by_input: float | None = None
-    metric_gain: float = 0.0
 
     @property
     def power(self) -> float | None:
@@ -118,5 +116,4 @@ def choose_on(bench: Bench, start: Values, asked: Asked, form: Form | None = Non
         trial = replayed(replace(bench, fitted=some, held=some[:0]), best)
     by_rank = trial.form.inputs == "quantile" and inputs != "quantile"
     scaler = scaler if by_rank else None
-    verdicts, share, gain = tuple(search.verdicts), search.share_by_input, search.metric_gain
-    return Chosen(trial, best, verdicts, scaler, share_by_input=share, metric_gain=gain)
+    return Chosen(trial, best, tuple(search.verdicts), scaler, search)

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 
 from widegp.choices.moves import LearnMetric, Move, Scale, VaryNoise, WarpTarget, WeighInputs
-from widegp.choices.stacking import stacked_share
 from widegp.choices.trials import Bench, Form, Trial
 from widegp.cost import START_ROWS
 from widegp.inference.parameters import Values
@@ -123,14 +122,14 @@ class Candidate:
 class Search:
     """Moves tried one after the other on the same benches; ``verdicts`` says how each change did.
 
-    share_by_input : of one variance per input in an average with one for all, where both were tried.
+    by_metric : with one variance for all inputs and, where that was tried beside it, with one for each.
     metric_gain : nats per row that the metric which was taken gained.
     """
 
     benches: tuple[Bench, ...]
     tailed: bool = False
     verdicts: list[Verdict] = field(default_factory=list)
-    share_by_input: float | None = None
+    by_metric: tuple[Candidate, ...] = ()
     metric_gain: float = 0.0
 
     def begin(self, form: Form, start: Values) -> Candidate:
@@ -194,15 +193,14 @@ def choose(
 
 def _metric(search: Search, base: Candidate, asked: str) -> Candidate:
     """The best of ARD and learned metrics, then further rounds of the latter while they gain."""
+    search.by_metric = (base,)
     if asked == "iso":
         return base
     moves: list[Move] = [WeighInputs()] if asked in ("ard", "auto") else []
     if asked in ("learned", "auto"):
         moves += [*map(LearnMetric, POWERS), LearnMetric(POWERS[-1], by_forest=True)]
     made = [c for c in (search.moved(base, move) for move in moves) if c is not None]
-    for c in made:
-        if isinstance(c.moves[-1], WeighInputs):
-            search.share_by_input = stacked_share(base.loss, c.loss)
+    search.by_metric += tuple(c for c in made if isinstance(c.moves[-1], WeighInputs))
     learned = [c for c in made if isinstance(c.moves[-1], LearnMetric)]
     paths = [c for c in made if not isinstance(c.moves[-1], LearnMetric)]
     if learned:

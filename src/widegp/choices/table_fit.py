@@ -11,8 +11,10 @@ from widegp.approximations.build import Builder
 from widegp.choices.chosen import LEAST_ROWS, Chosen, choose_on
 from widegp.choices.judged import Judged, shares
 from widegp.choices.left_out import left_out_exactly
+from widegp.choices.moves import WeighInputs
 from widegp.choices.plan import chosen_plan
-from widegp.choices.search import Asked, judged_rows
+from widegp.choices.search import Asked, Search, judged_rows
+from widegp.choices.stacking import stacked_share
 from widegp.choices.trials import Bench
 from widegp.choices.whole import Begin, Whole, fit_whole
 from widegp.choices.with_trees import with_trees
@@ -31,12 +33,15 @@ from widegp.noise_model import NoiseModel
 from widegp.tails import Tails, judged_tails
 from widegp.warps import make_warp
 
+# Least share of a rival beside the first kernel, both with one variance for all inputs, from which on it is
+# fitted to all rows: even one that is worth nothing gets 1 / (rows held out + 2).
+LEAST_SHARE = 0.05
+
 
 class Estimate(NamedTuple):
     """A fit, the builder of its rows, what maps scaled inputs to these, the noise, its tails, what was
     chosen, its ``share`` in an average, and other fits to average predictions with: by their shares or, of
-    the same rows (``alike``), over the posterior of each, to the ``share_beside`` that held-out rows give to
-    the one beside, None where the evidence tells.
+    the same rows (``alike``), over the posterior of each, by evidence or the ``loss`` (h,) of held-out rows.
     """
 
     fitted: Fitted
@@ -48,7 +53,11 @@ class Estimate(NamedTuple):
     share: float = 1.0
     beside: tuple[Estimate, ...] = ()
     alike: bool = False
-    share_beside: float | None = None
+    loss: np.ndarray | None = None
+
+    @property
+    def kernel_name(self) -> str:
+        return self.fitted.objective.problem.kernel.word
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,7 @@ class TableFit:
     builder : of the scaled rows.    problem : kernel, targets, priors; its warp is still to come.
     by_input : the priors with one sigma_u2 per input.    start : where parameters begin.
     scale : of the targets, as `make_warp` takes it.    run : settings, journal and who is told.
+    rival : the same table under another kernel, to average few rows with, or None.
     """
 
     builder: Builder
@@ -66,13 +76,14 @@ class TableFit:
     start: Values
     scale: dict[str, float]
     run: Run
+    rival: TableFit | None = None
 
     def estimate(self, asked: Asked, averaged: bool = False) -> Estimate:
         """The fit of the whole table, as asked; what is open stays plain where it cannot be tried.
 
-        With ``averaged``, where rows are few, one variance per input comes beside one for all: whether
-        inputs matter alike is then as uncertain as the parameters. Held-out rows weigh both; of rows too
-        few to hold any out, the evidence.
+        With ``averaged``, where rows are few, one variance per input comes beside one for all, and the rival
+        beside both: whether inputs matter alike, and how smooth the function is, are then as uncertain as
+        the parameters. Held-out rows weigh them; of rows too few to hold any out, the evidence.
         """
         settings, target = self.run.settings, self.problem.y
         fixed = settings.name != "lbfgs" or not settings.explore or settings.seconds is not None
@@ -85,17 +96,20 @@ class TableFit:
             return self._plain(asked.warp)
         if fixed or known or few or "sigma_u2" not in self.start:
             # What cannot be tried on held-out rows is not tried: few rows tell little about a warp either.
-            plain = self._plain("none" if asked.warp == "auto" else asked.warp)
-            return self._with_each(plain) if averaged else plain
+            warp = "none" if asked.warp == "auto" else asked.warp
+            return self._by_evidence(warp) if averaged else self._plain(warp)
         start = {**self.start, "sigma_u2": np.asarray(self.start["sigma_u2"].mean())}
         size = Size.of(self.builder.dials, self.builder.X.shape)
         self.run.watch.expect(chosen_plan(size, Calibration(), settings.max_iter))
         run, none = self._choosing(start), np.zeros(0, int)
+        tables = {"standard" if asked.inputs == "auto" else asked.inputs: self.builder.X}
         bench = Bench(
-            {"standard" if asked.inputs == "auto" else asked.inputs: self.builder.X},
-            self.problem, replace(self.problem, priors=self.by_input), self.scale,
+            tables, self.problem, replace(self.problem, priors=self.by_input), self.scale,
             none, none, run, self.builder.backend, self.builder.seed,
         )  # fmt: skip
+        if averaged and self.builder.X.shape[1] == 1:
+            # A single input has no metric: any would be taken or left by rounding.
+            asked = asked._replace(metric="iso")
         chosen = choose_on(bench, start, asked)
         if averaged and chosen.power is None and chosen.trial.form.noise is None:
             return self._few(chosen, asked.noise == "auto")
@@ -135,29 +149,73 @@ class TableFit:
         return best._replace(notes=(rivals[0].words, *several[0].notes), beside=tuple(others))
 
     def _can_average(self) -> bool:
-        """Whether the fit is exact, of few rows, and these are as many as the parameters that it would have
-        with one sigma_u2 per input: fewer say next to nothing about each of them.
+        """Whether the fit is exact, of few rows, and there is something to average it with."""
+        few = len(self.start) <= self.problem.count <= FEW_ROWS and "sigma_u2" in self.start
+        exact = self.builder.dials.name == "exact"
+        return exact and few and (self.rival is not None or self._can_weigh())
+
+    def _can_weigh(self) -> bool:
+        """Whether rows are as many as the parameters that the fit would have with one sigma_u2 per input:
+        fewer say next to nothing about each of them.
         """
-        n_inputs, known = self.builder.X.shape[1], self.builder.dials.name == "exact"
+        n_inputs = self.builder.X.shape[1]
         parameters = len(self.start) - 1 + n_inputs
-        enough = parameters <= self.problem.count <= FEW_ROWS and parameters <= FEW_PARAMETERS
-        return known and n_inputs > 1 and enough and "sigma_u2" in self.start
+        return n_inputs > 1 and parameters <= min(self.problem.count, FEW_PARAMETERS)
+
+    def _by_evidence(self, warp: str) -> Estimate:
+        """Few rows of which none are held out, under all rivals."""
+        several = self._by_metric(self._plain(warp))
+        if self.rival is not None:
+            several += self.rival._by_metric(self.rival._plain(warp))
+        return _alike(several)
 
     def _few(self, chosen: Chosen, tailed: bool) -> Estimate:
-        """Few rows with the inputs and the warp that were chosen, one variance for all and one per input."""
+        """Few rows with the inputs and the warp that were chosen, under all rivals that held-out rows tell
+        anything good of.
+        """
+        losses = [one.loss for one in chosen.search.by_metric[: 1 + self._can_weigh()]]
+        beside = [] if self.rival is None else self.rival._tried_beside(chosen, losses)
+        several = self._under(chosen, losses)
+        if self.rival is not None and beside:
+            several += self.rival._under(chosen, beside)
+        if tailed:
+            several = [one._replace(tails=_tails(one.fitted)) for one in several]
+        return _alike(several)
+
+    def _tried_beside(self, chosen: Chosen, losses: list[np.ndarray]) -> list[np.ndarray]:
+        """Losses on the held-out rows that ``chosen`` was found on, with one variance for all inputs and one
+        for each; none where the first of them is worth nothing beside the first of ``losses``.
+        """
+        problem, backend = self.problem, self.builder.backend
+        by_input = replace(problem, priors=self.by_input)
+        benches = tuple(
+            replace(bench, problem=problem, by_input=by_input, backend=backend)
+            for bench in chosen.search.benches
+        )
+        search = Search(benches, chosen.search.tailed)
+        form = chosen.search.by_metric[0].trials[0].form
+        one = search.begin(form, self.start)
+        if stacked_share(losses[0], one.loss) < LEAST_SHARE:
+            return []
+        each = search.moved(one, WeighInputs()) if len(losses) > 1 else None
+        return [one.loss] if each is None else [one.loss, each.loss]
+
+    def _under(self, chosen: Chosen, losses: list[np.ndarray]) -> list[Estimate]:
+        """All rows under what was chosen: with one variance for all inputs and, where there are losses of
+        both, with one for each.
+        """
         X = self.builder.X if chosen.scaler is None else chosen.scaler.transform(self.builder.X)
         builder, form = replace(self.builder, X=X), replace(chosen.trial.form, linear=None)
         psi = {name: value for name, value in chosen.trial.values.items() if name == "psi"}
         fitted = self._fit(builder, self._warped(form.warp), Begin(self.start | psi), explore=True)
         one = Estimate(fitted, builder, chosen.maps(form), notes=(chosen.words,))
-        both = self._with_each(one)._replace(share_beside=chosen.share_by_input)
-        if not tailed:
-            return both
-        beside = tuple(one._replace(tails=_tails(one.fitted)) for one in both.beside)
-        return both._replace(tails=_tails(fitted), beside=beside)
+        several = self._by_metric(one) if len(losses) > 1 else [one]
+        return [one._replace(loss=loss) for one, loss in zip(several, losses, strict=True)]
 
-    def _with_each(self, one: Estimate) -> Estimate:
-        """A fit with one sigma_u2 for all inputs, and beside it that with one for each."""
+    def _by_metric(self, one: Estimate) -> list[Estimate]:
+        """A fit with one sigma_u2 for all inputs and, where rows are enough, that with one for each."""
+        if not self._can_weigh():
+            return [one]
         builder, values = one.builder, one.fitted.values
         problem = replace(one.fitted.objective.problem, priors=self.by_input)
         equal = {**values, "sigma_u2": np.full(builder.X.shape[1], float(values["sigma_u2"]))}
@@ -166,7 +224,7 @@ class TableFit:
         if start is not None:
             other = self._fit(builder, problem, Begin(start))
             each = min(each, other, key=lambda fitted: fitted.optimum.value)
-        return one._replace(beside=(one._replace(fitted=each),), alike=True)
+        return [one, one._replace(fitted=each)]
 
     def _warped(self, name: str) -> Problem:
         return replace(self.problem, warp=make_warp(name, **self.scale))
@@ -176,6 +234,12 @@ class TableFit:
         limit = most if begin.limit is None else min(begin.limit, most)
         settings = replace(self.run.settings, explore=explore, parts=begin.parts, max_iter=limit)
         return fit_map(builder, problem, begin.values, replace(self.run, settings=settings), begin.curvature)
+
+
+def _alike(several: list[Estimate]) -> Estimate:
+    """The first of several fits of the same rows, with the others beside it."""
+    first, *others = several
+    return first._replace(beside=tuple(others), alike=True)
 
 
 def _tails(fitted: Fitted) -> Tails | None:

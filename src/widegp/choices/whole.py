@@ -268,7 +268,7 @@ def _decided(rivals: Sequence[Whole]) -> list[Judged]:
         return averaged(_best(made), made, verdicts)
     best = _best(made)
     whole, chosen, form = best.stage.whole, best.stage.whole.chosen, best.stage.form
-    if chosen.trees is None and form.linear is not None and chosen.metric_gain < LITTLE:
+    if chosen.trees is None and form.linear is not None and chosen.search.metric_gain < LITTLE:
         tried(whole, form.under(None), Begin.at(best.stage, TRIED), "one variance for all at all rows")
         best = _best(made)
     for power in POWERS if chosen.power is not None or chosen.by_input else ():

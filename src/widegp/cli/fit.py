@@ -31,7 +31,7 @@ def fit(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="MODEL", help="File for the model.")],
     drop: options.Drop = None,
     likelihood: options.LikelihoodOption = "auto",
-    kernel: options.KernelName = "mixed",
+    kernel: options.KernelName = "auto",
     rank: options.Rank = 500,
     neighbors: options.Neighbors = 30,
     predict_neighbors: options.PredictNeighbors = 400,

@@ -58,11 +58,11 @@ def probability(value: float) -> float:
 
 def kernel_name(name: str) -> str:
     """Refuse a kernel that there is not; the usual one is known without loading the others."""
-    if name != "mixed":
+    if name not in ("auto", "mixed"):
         from widegp.kernels import NAMES
 
         if name not in NAMES:
-            raise typer.BadParameter(f"there is no kernel {name!r}; choose one of {', '.join(NAMES)}.")
+            raise typer.BadParameter(f"there is no kernel {name!r}; choose auto, {', '.join(NAMES)}.")
     return name
 
 
@@ -125,7 +125,10 @@ MissingTarget = Annotated[
 ]
 KernelName = Annotated[
     str,
-    typer.Option(callback=kernel_name, metavar="NAME", help="Kernel, such as mixed, tanh, rbf or matern32."),
+    typer.Option(
+        callback=kernel_name, metavar="NAME",
+        help="Kernel, such as mixed, tanh, rbf or matern32; auto: mixed, of few rows averaged with rbf.",
+    ),
 ]
 Rank = Annotated[
     int,

@@ -193,6 +193,11 @@ def choose_backend(kernel: Kernel, name: str = "auto") -> Backend:
     return XlaBackend()
 
 
+def serving(kernel: Kernel, name: str) -> str:
+    """``name``, or ``"auto"`` where a kernel beside the one that it was chosen for has no native form."""
+    return "auto" if name == "native" and kernel.native_form() is None else name
+
+
 def _accelerator() -> bool:
     import jax
 

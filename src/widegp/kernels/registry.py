@@ -14,6 +14,9 @@ from widegp.registry import saveable
 NAMES: dict[str, type[Kernel]] = {cls.word: cls for cls in (*CLOSED_FORMS, *STATIONARY)}
 """Kernels by the name that `WideGPRegressor` and ``widegp fit --kernel`` know them by."""
 
+USUAL = "mixed"
+"""The kernel of fits that name none."""
+
 SAVEABLE: tuple[type[Kernel], ...] = (*NAMES.values(), Mixture, Sum, Product)
 """Kernels that a model file may hold."""
 
@@ -22,7 +25,8 @@ for _kernel in SAVEABLE:
 
 
 def named(name: str) -> Kernel:
-    """The kernel called ``name``, at its default parameters."""
+    """The kernel called ``name``, at its default parameters; the usual one where that is ``"auto"``."""
+    name = USUAL if name == "auto" else name
     if name not in NAMES:
         raise ValueError(
             f"Unknown kernel {name!r}; choose one of {', '.join(NAMES)}, or pass a kernel object."

@@ -151,7 +151,7 @@ def residual_trend(held_out: HeldOut) -> dict[str, np.ndarray]:
 
 
 def _model(model: WideGPRegressor, given: dict[str, Any]) -> dict[str, Any]:
-    kernel = model.kernel if isinstance(model.kernel, str) else type(model.kernel).__name__
+    kernel = model.kernel_.word if isinstance(model.kernel, str) else type(model.kernel).__name__
     return {
         "kernel": kernel,
         "approximation": model.approximation_,
