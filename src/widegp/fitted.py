@@ -36,7 +36,8 @@ USUAL_LEVEL = 0.95
 class Member:
     """One of several models whose predictions are averaged: what differs from one to the other.
 
-    weight : its share.    kernel_name : of its kernel, where it may differ from the model's, else empty.
+    weight : its share, or what its function f is multiplied by.
+    kernel_name : of its kernel, where it may differ from the model's, else empty.
     The rest are fields of `FittedGP`, whose kernel is the posterior's.
     """
 
@@ -71,7 +72,8 @@ class FittedGP:
     likelihood, level : of y given level + f(x~) + log exposure, where it is not Gaussian, else None.
     theta : the posterior of the parameters, where it was made, else None.
     members : models over which predictions are averaged, at points of that posterior or of several metrics
-        and kernels; none where there is but one. Of a ``likelihood`` their functions f are averaged.
+        and kernels; none where there is but one. Of a ``likelihood`` it is their functions f that
+        are added up, by weights whose sum need not be 1.
 
     X is (q, I) everywhere, numbers in the units of the table; the estimator checks what users pass.
     """
@@ -117,7 +119,9 @@ class FittedGP:
 
     @property
     def weights(self) -> np.ndarray:
-        """Shares of the `models`, which sum to 1."""
+        """Shares of the `models`, which sum to 1; of a ``likelihood`` what their functions are multiplied by,
+        which need not.
+        """
         return np.array([member.weight for member in self.members] or [1.0])
 
     @cached_property
@@ -153,12 +157,11 @@ class FittedGP:
         return -self.result.objective
 
     def latent(self, X: np.ndarray, exposure: ArrayLike | None = None) -> Moments:
-        """Mean and variance of level + f + log exposure at the rows of X, (q,) each; of several models f is
-        the average.
+        """Mean and variance of level + f + log exposure at the rows of X, (q,) each; f is the sum
+        of those of several models by their weights.
         """
-        if self.members:
-            return pooled([model.latent(X, exposure) for model in self.models], self.weights)
-        mean, variance = self.predictor.predict(self.inputs.transform(X))
+        each = [model.predictor.predict(model.inputs.transform(X)) for model in self.models]
+        mean, variance = pooled(each, self.weights)
         return Moments(mean + (self.level or 0.0) + log_exposure(exposure, len(X)), variance)
 
     def predictive(self, X: np.ndarray, exposure: ArrayLike | None = None) -> Predictive:

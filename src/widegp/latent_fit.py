@@ -115,7 +115,7 @@ def latent_models(
     estimator: Any, estimate: LatentEstimate, scaler: InputMap, levels: ArrayLike,
     target: TargetScaler = UNSCALED,
 ) -> tuple[FittedGP, ...]:  # fmt: skip
-    """The model of each latent function at the estimates, f about its level, averaged with those of the fits
+    """The model of each latent function at the estimates, f about its level, added up with those of the fits
     beside.
     """
     several = (estimate, *estimate.beside)
@@ -123,11 +123,11 @@ def latent_models(
     if len(several) == 1:
         return made[0]
 
-    def member(share: float, model: FittedGP) -> Member:
-        return Member(share, model.inputs, model.params, model.warp, model.posterior, model.rows)
+    def member(weight: float, model: FittedGP) -> Member:
+        return Member(weight, model.inputs, model.params, model.warp, model.posterior, model.rows)
 
     members = (
-        tuple(member(one.share, model) for one, model in zip(several, same, strict=True))
+        tuple(member(one.weight, model) for one, model in zip(several, same, strict=True))
         for same in zip(*made, strict=True)
     )
     return tuple(replace(model, members=own) for model, own in zip(made[0], members, strict=True))

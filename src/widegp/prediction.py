@@ -49,7 +49,7 @@ def pooled_jointly(
     moments = pooled([Moments(mean, np.diagonal(C)) for mean, C in several], weights)
     sds = [np.sqrt(np.maximum(np.diagonal(C), 1e-300)) for _, C in several]
     parts = zip(weights, several, sds, strict=True)
-    correlation = sum(w * C / np.outer(sd, sd) for w, (_, C), sd in parts)
+    correlation = sum(w * C / np.outer(sd, sd) for w, (_, C), sd in parts) / weights.sum()
     sd = np.sqrt(moments.variance)
     return moments.mean, correlation * np.outer(sd, sd)
 

@@ -74,6 +74,17 @@ class Chosen:
         """Whether there is one sigma_u2 per input, and no metric learned from that."""
         return self.power is None and any(isinstance(move, WeighInputs) for move in self.candidate.moves)
 
+    @property
+    def held_scores(self) -> np.ndarray:
+        """(z - mean) / sd of the rows that trials held out, once each, where that is a number."""
+        scores = np.concatenate([trial.scores for trial in self.candidate.trials])
+        return scores[np.isfinite(scores)]
+
+    @property
+    def held_fitted(self) -> int:
+        """The rows that they were predicted from."""
+        return len(self.search.benches[0].fitted)
+
     def maps(self, form: Form) -> tuple[Any, ...]:
         """What follows the scaling of the table: scores of ranks, trees, the linear map of ``form``."""
         linear = None if form.linear is None else LinearMap(form.linear)

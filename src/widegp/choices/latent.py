@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize
 
 from widegp.approximations.build import Builder
 from widegp.approximations.layout import Layout
@@ -109,15 +109,15 @@ def _given(builder: Builder, settled: Settled) -> list[tuple[Any, TrainingRows |
 
 
 class LatentEstimate(NamedTuple):
-    """A fit, the builder of its rows, what maps scaled inputs to these, and what was chosen; its ``share`` in
-    an average of latent functions, and the others in it.
+    """A fit, the builder of its rows, what maps scaled inputs to these, and what was chosen; the
+    ``weight`` of its function in a sum of several, and the others in it.
     """
 
     fitted: Fitted
     builder: Builder
     maps: tuple[Any, ...] = ()
     notes: tuple[str, ...] = ()
-    share: float = 1.0
+    weight: float = 1.0
     beside: tuple[LatentEstimate, ...] = ()
 
     def after(self, first: Any) -> LatentEstimate:
@@ -130,7 +130,7 @@ class LatentEstimate(NamedTuple):
 class Path:
     """A form of all rows, its fit to a part of them, and what a larger one says of held-out rows.
 
-    trees : beside its inputs, if any.    share : of its function in the average with another.
+    trees : beside its inputs, if any.    weight : of its function in a sum with another's.
     """
 
     tables: dict[str, np.ndarray]
@@ -138,7 +138,7 @@ class Path:
     first: Fitted
     held: Sampled
     trees: TreesInput | None = None
-    share: float = 1.0
+    weight: float = 1.0
 
     @property
     def words(self) -> str:
@@ -178,10 +178,8 @@ class LatentFit:
         best, *others = self._with_trees(first) if asked.trees == "auto" else [first]
         words = f"Chosen on held-out training rows: {best.words}."
         if others:
-            told = (f"{one.words} ({one.share:.0%})" for one in (best, *others))
-            words = (
-                f"Latent functions of two fits are averaged, by held-out training rows: {'; '.join(told)}."
-            )
+            told = " + ".join(f"{one.weight:.2f} x ({one.words})" for one in (best, *others))
+            words = f"Functions of two fits are added up, weighed by held-out training rows: {told}."
         beside = tuple(self._of_all_rows(one, scaler, conditioned=True) for one in others)
         return self._of_all_rows(best, scaler)._replace(notes=(words,), beside=beside)
 
@@ -200,19 +198,19 @@ class LatentFit:
         linear = None if path.form.linear is None else LinearMap(path.form.linear)
         parts = scaler if path.form.inputs == "quantile" else None, path.trees, linear
         maps = tuple(part for part in parts if part is not None)
-        return LatentEstimate(fitted, builder, maps, share=path.share)
+        return LatentEstimate(fitted, builder, maps, weight=path.weight)
 
-    def _path(self, tables: Tables, form: Form, start: Values, learned: bool) -> Path:
+    def _path(self, tables: Tables, form: Form, start: Values, learned: bool, explore: bool = True) -> Path:
         """Parameters from a part of the rows, inputs and metric again from a larger one, and so on."""
         rows = self._rows()
         part = rows[:PART_ROWS]
-        first = self._of_part(tables, form, part, start)
+        first = self._of_part(tables, form, part, start, explore=explore)
         for _ in range(ROUNDS):
             found = self._refined(tables, form, first.values, rows, learned)
             if found.form is form:
                 break
             form = found.form
-            first = self._of_part(tables, form, part, first.values, first.optimum.curvature)
+            first = self._of_part(tables, form, part, first.values, first.optimum.curvature, explore=False)
         return Path(tables, form, first, found)
 
     def _rows(self) -> np.ndarray:
@@ -221,7 +219,7 @@ class LatentFit:
 
     def _with_trees(self, path: Path) -> list[Path]:
         """A path and the one that begins where it ended, with trees beside its inputs, as far as each has a
-        share in their average; the larger first.
+        share in their sum; the larger first.
 
         Trees that decide have seen the sample, as the other path has; then others are grown on all rows. They
         are not tried where f is not one number, or offsets differ.
@@ -231,28 +229,33 @@ class LatentFit:
             return [path]
         trees = self._trees(X, np.sort(rows[: _sample_count(len(rows))]))
         form = replace(path.form, linear=beside_trees(path.form.linear, X))
-        beside = self._path({form.inputs: trees.training(X)}, form, path.first.values, True)
-        share = self._share(path, beside)
+        beside = self._path({form.inputs: trees.training(X)}, form, path.first.values, True, explore=False)
+        own, other = self._weights(path, beside)
+        share = other / max(own + other, 1e-300)
         if share < LEAST_SHARE:
             return [path]
         trees = self._trees(X, np.arange(len(X)))
-        beside = replace(beside, tables={form.inputs: trees.training(X)}, trees=trees, share=share)
+        beside = replace(beside, tables={form.inputs: trees.training(X)}, trees=trees)
         if share > 1 - LEAST_SHARE:
-            return [replace(beside, share=1.0)]
-        return sorted([replace(path, share=1 - share), beside], key=lambda one: -one.share)
+            return [beside]
+        return sorted([replace(path, weight=own), replace(beside, weight=other)], key=lambda one: -one.weight)
 
-    def _share(self, one: Path, other: Path) -> float:
-        """w in [0, 1] under which held-out rows are likeliest given (1 - w) f_1 + w f_2, the functions of
-        both; parameters of the likelihood are those of the better.
+    def _weights(self, one: Path, other: Path) -> tuple[float, float]:
+        """a, b >= 0 under which held-out rows are likeliest given f = a f_1 + b f_2, the functions of both;
+        parameters of the likelihood are those of the better.
+
+        Their sum is left open: the average of two functions, each of which is sure to the right degree, is
+        not sure enough.
         """
         held = self._rows()[-_held_count(len(self.builder.X)) :]
         better = max((one, other), key=lambda path: float(path.held.log_score.mean()))
 
-        def loss(w: float) -> float:
-            both = pooled([one.held.moments, other.held.moments], np.array([1 - w, w]))
+        def loss(weights: np.ndarray) -> float:
+            both = pooled([one.held.moments, other.held.moments], weights)
             return -float(np.mean(self.problem.log_score(better.first.values, held, *both)))
 
-        return float(minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded").x)
+        found = minimize(loss, np.full(2, 0.5), method="L-BFGS-B", bounds=[(0.0, None)] * 2).x
+        return float(found[0]), float(found[1])
 
     def _trees(self, X: np.ndarray, rows: np.ndarray) -> TreesInput:
         """Trees of the responses at some rows of X (n, I)."""
@@ -262,11 +265,12 @@ class LatentFit:
         return TreesInput.fit(X[rows], response.y[rows], seed, loss, weight[rows])
 
     def _of_part(
-        self, tables: Tables, form: Form, part: np.ndarray, start: Values, H: np.ndarray | None = None
-    ) -> Fitted:
-        """The fit of some rows; from several starts, unless the curvature at the only one is known."""
+        self, tables: Tables, form: Form, part: np.ndarray, start: Values, H: np.ndarray | None = None,
+        *, explore: bool,
+    ) -> Fitted:  # fmt: skip
+        """The fit of some rows, from several starts where it is to ``explore``."""
         builder = replace(self.builder, X=_mapped(tables, form)[part])
-        return self._fit(builder, self.problem.restricted(part), start, H, H is None)
+        return self._fit(builder, self.problem.restricted(part), start, H, explore)
 
     def _refined(
         self, tables: Tables, form: Form, values: Values, rows: np.ndarray, learned: bool

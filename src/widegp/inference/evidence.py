@@ -25,7 +25,7 @@ from widegp.inference.posterior_points import principal
 from widegp.registry import saveable
 
 # Draws of each round: for an evidence, and for an average alone. Degrees of freedom of their t.
-DRAWS, FEW_DRAWS = (400, 600, 1000, 2000), (200, 300, 500)
+DRAWS, FEW_DRAWS = (400, 600, 1000, 2000, 4000), (200, 300, 500)
 FREEDOM = 7
 # Scale of the first round over H^-1: twice as wide, so that no tail of the posterior is without draws.
 WIDER = 4.0

@@ -25,7 +25,7 @@ METHODS = ("auto", "map", "laplace", "sample")
 FEW_ROWS, FEW_PARAMETERS = 300, 40
 # Up to so many rows, and parameters, it averages over draws in place of points: there their posterior is
 # furthest from Gaussian and draws are cheap; FEW_DRAWS seldom reach all of one of more parameters.
-DRAWN_ROWS, DRAWN_PARAMETERS = 60, 12
+DRAWN_ROWS, DRAWN_PARAMETERS = 150, 12
 # Points that stand for the draws where predictions are averaged, at least.
 MEMBERS = 15
 LEVEL = 0.95
