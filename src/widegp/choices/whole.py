@@ -246,18 +246,17 @@ def _grown_on_all(judged: Judged) -> Judged:
 def _by_more_rows(judged: Judged) -> Judged:
     """A fit without trees, which all rows may judge, where these are few: its tails then have more.
 
-    Parameters and metric have seen the rows that are left out, so that these err too little; rows that trials
-    held out were predicted from fewer rows, and err too much. Tails are those of both.
+    Parameters and metric have seen the rows that are left out, so that these err too little. Where trials
+    held rows out from fits of at least half of the table, tails are those of these rows.
     """
     whole = judged.stage.whole
     if whole.chosen.trees is not None or len(whole.judged) >= LEFT_OUT_ROWS:
         return judged
     rows = np.random.default_rng(whole.seed).permutation(len(whole.X))[:LEFT_OUT_ROWS]
     found = replace(Judged.of(judged.stage, judged.words, rows, whole.varying), notes=judged.notes)
-    held = whole.chosen.held_scores
     if not whole.varying or 2 * whole.chosen.held_fitted < len(whole.X):
         return found
-    return replace(found, tails=judged_tails(np.concatenate([found.left_out.scores(), held])).tails)
+    return replace(found, tails=judged_tails(whole.chosen.held_scores).tails)
 
 
 def _decided(rivals: Sequence[Whole]) -> list[Judged]:
