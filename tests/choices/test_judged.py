@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -45,6 +46,15 @@ def test_shares_are_those_that_left_out_rows_do_best_with(worse_by):
     two = judged(1), judged(2, trees=True, worse_by=worse_by)
     assert shares(two)[0] == pytest.approx(by_grid(*two), abs=0.02)
     assert shares(two).sum() == pytest.approx(1)
+
+
+def test_nats_do_not_buy_squares():
+    best, other = judged(1), judged(2, worse_by=-3.0)
+    far = replace(other, residual=other.residual + 2.0)
+    both = best.averaged_with(far)
+    assert 0.1 < shares([best, far])[1] < 0.9
+    assert np.mean(both.residual**2) <= 1.01**2 * np.mean(best.residual**2)
+    assert both.log_density.mean() > best.log_density.mean() + 1
 
 
 def test_equal_fits_share_alike_and_one_alone_has_all():

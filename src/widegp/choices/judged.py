@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LIKELY, MOST_AVERAGED = 1.0, 3
 # A fit of a smaller share is not worth its time.
 LEAST_SHARE = 0.1
+# What the square of the logarithm costs by which an RMSE is beyond its bound, in nats.
+STRICT = 1e4
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,17 +97,21 @@ def shares(several: Sequence[Judged]) -> np.ndarray:
 
         mean_i log sum_j w_j p_j(y_i) - log RMSE of sum_j w_j mean_j(x_i) + sum_j log w_j / q
 
-    which is the `score` of the average; the last term is a Dirichlet(2, ..., 2) prior on w.
+    which is the `score` of the average, at an RMSE that is hardly above that of the first; the last term is a
+    Dirichlet(2, ..., 2) prior on w. The bound matters where targets repeat: nats are then cheap.
     """
     density, residual = (
         np.stack([getattr(one, name) for one in several]) for name in ("log_density", "residual")
     )
 
+    most = (1 + LARGEST_LOSS / 2) * np.sqrt(np.mean(residual[0] ** 2))
+
     def loss(logits: np.ndarray) -> float:
         w = softmax(logits)
-        squares = np.mean((w @ residual) ** 2)
-        likely = np.mean(logsumexp(density, axis=0, b=w[:, None])) - 0.5 * np.log(max(squares, 1e-300))
-        return -float(likely + np.sum(log_softmax(logits)) / density.shape[1])
+        rmse = max(float(np.sqrt(np.mean((w @ residual) ** 2))), 1e-150)
+        likely = np.mean(logsumexp(density, axis=0, b=w[:, None])) - np.log(rmse)
+        beyond = max(0.0, np.log(rmse / max(most, 1e-150)))
+        return -float(likely + np.sum(log_softmax(logits)) / density.shape[1] - STRICT * beyond**2)
 
     return np.asarray(softmax(minimize(loss, np.zeros(len(several)), method="BFGS").x))
 

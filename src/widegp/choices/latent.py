@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import expit, log_expit
 
 from widegp.approximations.build import Builder
 from widegp.approximations.layout import Layout
@@ -49,6 +50,8 @@ SAMPLE_ROWS, HELD_ROWS = 8000, 6000
 ROUNDS = 2
 # Nats per row, and in all at least, that a step must promise: an evaluation is a dozen Gaussian ones.
 GAIN_PER_ROW, LEAST_GAIN = 5e-4, 1e-2
+# Of the logarithm of the sum of the weights of two functions, before rows are seen.
+SUM_SD = 0.1
 # Noise of the pseudo-targets where the regression of them begins, as a share of their variance.
 NOISE = 0.3
 
@@ -186,15 +189,16 @@ class LatentFit:
     def _of_all_rows(
         self, path: Path, scaler: QuantileScaler | None, conditioned: bool = False
     ) -> LatentEstimate:
-        """The fit of a path to all rows; with ``conditioned`` its parameters stay those of a part."""
+        """The fit of a path to all rows; with ``conditioned`` its parameters stay those of a part, and the
+        rows are left to `latent_models`, which finds the mode of all of them.
+        """
         builder = replace(self.builder, X=_mapped(path.tables, path.form))
-        begin = path.first.values, None if conditioned else _curvature(path.first), False
-        run = (
-            self.run
-            if not conditioned
-            else replace(self.run, settings=replace(self.run.settings, max_iter=0))
-        )
-        fitted = replace(self, run=run)._fit(builder, self.problem, *begin)
+        if conditioned:
+            objective: Any = path.first.objective
+            objective = replace(objective, problem=self.problem)
+            fitted = replace(path.first, objective=objective)
+        else:
+            fitted = self._fit(builder, self.problem, path.first.values, _curvature(path.first), False)
         linear = None if path.form.linear is None else LinearMap(path.form.linear)
         parts = scaler if path.form.inputs == "quantile" else None, path.trees, linear
         maps = tuple(part for part in parts if part is not None)
@@ -231,7 +235,7 @@ class LatentFit:
         form = replace(path.form, linear=beside_trees(path.form.linear, X))
         beside = self._path({form.inputs: trees.training(X)}, form, path.first.values, True, explore=False)
         own, other = self._weights(path, beside)
-        share = other / max(own + other, 1e-300)
+        share = other / (own + other)
         if share < LEAST_SHARE:
             return [path]
         trees = self._trees(X, np.arange(len(X)))
@@ -241,21 +245,26 @@ class LatentFit:
         return sorted([replace(path, weight=own), replace(beside, weight=other)], key=lambda one: -one.weight)
 
     def _weights(self, one: Path, other: Path) -> tuple[float, float]:
-        """a, b >= 0 under which held-out rows are likeliest given f = a f_1 + b f_2, the functions of both;
-        parameters of the likelihood are those of the better.
+        """a, b under which held-out rows i = 1..h are likeliest given f = a f_1 + b f_2, the functions of
+        both; parameters of the likelihood are those of the better.
 
-        Their sum is left open: the average of two functions, each of which is sure to the right degree, is
-        not sure enough.
+        Their sum t is left open: the average of two functions, each of which is sure to the right degree, is
+        not sure enough. Priors keep few rows near that average: log t ~ N(0, SUM_SD^2), a / t ~ Beta(2, 2).
         """
         held = self._rows()[-_held_count(len(self.builder.X)) :]
         better = max((one, other), key=lambda path: float(path.held.log_score.mean()))
 
-        def loss(weights: np.ndarray) -> float:
-            both = pooled([one.held.moments, other.held.moments], weights)
-            return -float(np.mean(self.problem.log_score(better.first.values, held, *both)))
+        def weights(x: np.ndarray) -> np.ndarray:
+            return np.exp(x[0]) * np.array([expit(-x[1]), expit(x[1])])
 
-        found = minimize(loss, np.full(2, 0.5), method="L-BFGS-B", bounds=[(0.0, None)] * 2).x
-        return float(found[0]), float(found[1])
+        def loss(x: np.ndarray) -> float:
+            both = pooled([one.held.moments, other.held.moments], weights(x))
+            score = float(np.sum(self.problem.log_score(better.first.values, held, *both)))
+            prior = log_expit(x[1]) + log_expit(-x[1]) - 0.5 * (x[0] / SUM_SD) ** 2
+            return -float(score + prior) / len(held)
+
+        own, beside = weights(minimize(loss, np.zeros(2), method="BFGS").x)
+        return float(own), float(beside)
 
     def _trees(self, X: np.ndarray, rows: np.ndarray) -> TreesInput:
         """Trees of the responses at some rows of X (n, I)."""
