@@ -21,7 +21,7 @@ def judged(seed: int, trees: bool = False, worse_by: float = 0.0) -> Judged:
     common = np.random.default_rng(0).standard_normal(ROWS)
     residual = (common + np.random.default_rng(seed).standard_normal(ROWS)) / np.sqrt(2)
     chosen = SimpleNamespace(trees="some" if trees else None)
-    stage = SimpleNamespace(whole=SimpleNamespace(chosen=chosen, varying=False))
+    stage = SimpleNamespace(whole=SimpleNamespace(chosen=chosen, varying=False, part_of=None))
     density = -0.5 * (residual**2 + np.log(2 * np.pi)) - worse_by
     return Judged(stage, f"fit {seed}", None, residual, density, np.zeros(ROWS), None)  # type: ignore[arg-type]
 
