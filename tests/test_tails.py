@@ -184,3 +184,11 @@ class TestFitted:
             asked = WideGPRegressor(noise="constant", metric="iso", random_state=0)
             for model in (WideGPRegressor.plain(random_state=0), asked):
                 assert model.fit(X, y).fitted_.tails is None
+
+
+def test_scores_that_are_wider_widen_the_law_and_narrower_ones_do_not():
+    rng = np.random.default_rng(3)
+    t = rng.choice(LAW.factors, 20_000, p=LAW.weights) * rng.standard_normal(20_000)
+    assert LAW.widening(1.3 * t) == pytest.approx(1.3, rel=0.03)
+    assert LAW.widening(0.8 * t) == pytest.approx(1.0, abs=1e-3)
+    np.testing.assert_allclose(LAW.widened(1.3).log_density(t), LAW.log_density(t / 1.3) - np.log(1.3))

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
 from widegp.registry import saveable
@@ -51,6 +52,18 @@ class Tails:
     def sd(self) -> float:
         """sqrt(sum_k w_k c_k^2)."""
         return float(np.sqrt(self.weights @ self.factors**2))
+
+    def widened(self, factor: float) -> Tails:
+        """The law of ``factor`` t."""
+        return Tails(self.weights, factor * self.factors)
+
+    def widening(self, scores: np.ndarray) -> float:
+        """c >= 1 under which scores (n,) are likeliest by the law of c t."""
+        found = minimize_scalar(
+            lambda log_c: -float(np.mean(self.widened(np.exp(log_c)).log_density(scores))),
+            bounds=(0.0, np.log(WIDEST)), method="bounded",
+        )  # fmt: skip
+        return float(np.exp(found.x))
 
     def log_density(self, t: ArrayLike) -> np.ndarray:
         """log p(t), of the shape of t."""

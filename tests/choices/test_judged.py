@@ -21,7 +21,7 @@ def judged(seed: int, trees: bool = False, worse_by: float = 0.0) -> Judged:
     common = np.random.default_rng(0).standard_normal(ROWS)
     residual = (common + np.random.default_rng(seed).standard_normal(ROWS)) / np.sqrt(2)
     chosen = SimpleNamespace(trees="some" if trees else None)
-    stage = SimpleNamespace(whole=SimpleNamespace(chosen=chosen, varying=False, part_of=None))
+    stage = SimpleNamespace(whole=SimpleNamespace(chosen=chosen, varying=False, part_of="all rows"))
     density = -0.5 * (residual**2 + np.log(2 * np.pi)) - worse_by
     return Judged(stage, f"fit {seed}", None, residual, density, np.zeros(ROWS), None)  # type: ignore[arg-type]
 
@@ -86,3 +86,11 @@ def test_the_other_kind_is_left_out_where_its_share_would_be_next_to_nothing():
 def test_the_same_fit_again_gains_nothing():
     best = judged(1)
     assert kept(best, judged(1)) == ["fit 1"]
+
+
+def test_where_all_rows_decide_the_other_kind_must_gain_too():
+    best, other = judged(1), judged(2, trees=True, worse_by=0.2)
+    assert kept(best, other) == ["fit 1", "fit 2"]
+    for one in (best, other):
+        one.stage.whole.part_of = None
+    assert kept(best, other) == ["fit 1"]

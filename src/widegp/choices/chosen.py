@@ -16,6 +16,7 @@ from widegp.choices.trials import Bench, Form, Trial
 from widegp.data.input_maps import LinearMap, QuantileScaler
 from widegp.inference.choose import choose_warp
 from widegp.inference.parameters import Values
+from widegp.tails import NORMAL, judged_tails
 from widegp.trees import TreesInput
 
 # Fewer rows cannot tell models apart.
@@ -74,16 +75,17 @@ class Chosen:
         """Whether there is one sigma_u2 per input, and no metric learned from that."""
         return self.power is None and any(isinstance(move, WeighInputs) for move in self.candidate.moves)
 
-    @property
-    def held_scores(self) -> np.ndarray:
-        """(z - mean) / sd of the rows that trials held out, once each, where that is a number."""
-        scores = np.concatenate([trial.scores for trial in self.candidate.trials])
-        return scores[np.isfinite(scores)]
+    def optimism(self, n_rows: int) -> float:
+        """c >= 1, by which errors of rows that a fit of ``n_rows`` has not seen are wider than those of its
+        own, each predicted from the others: these have told its parameters and its metric.
 
-    @property
-    def held_fitted(self) -> int:
-        """The rows that they were predicted from."""
-        return len(self.search.benches[0].fitted)
+        It is that of the trials, of rows held out beside their own; what it exceeds 1 by falls with 1 / rows.
+        """
+        trials = self.candidate.trials
+        own = np.concatenate([trial.left_out.scores() for trial in trials])
+        held = np.concatenate([trial.scores for trial in trials])
+        wider = (judged_tails(own).tails or NORMAL).widening(held[np.isfinite(held)])
+        return 1 + (wider - 1) * min(1.0, len(trials[0].X) / n_rows)
 
     def maps(self, form: Form) -> tuple[Any, ...]:
         """What follows the scaling of the table: scores of ranks, trees, the linear map of ``form``."""

@@ -129,8 +129,9 @@ def together(made: list[Judged]) -> list[Judged]:
 def averaged(best: Judged, made: list[Judged], verdicts: list[Verdict]) -> list[Judged]:
     """The best fit, and those of ``made`` that it is best averaged with.
 
-    One with trees beside one without comes first: at no loss where all rows decide; where a part does, at no
-    likely loss, since which of them is ahead may change with the number of rows. A further one must gain.
+    Where a part of the rows decides, one with trees beside one without comes first, at no likely loss: which
+    of them is ahead may change with the number of rows. Otherwise it must gain, for an average has tails of
+    the rows that judge alone.
     """
     several, notes = [best], [*best.notes]
     if verdicts:
@@ -138,8 +139,8 @@ def averaged(best: Judged, made: list[Judged], verdicts: list[Verdict]) -> list[
     while len(several) < MOST_AVERAGED:
         others = [other for other in made if all(other is not one for one in several)]
         unlike = [other for other in others if other.trees_beside != best.trees_beside]
-        least = 0.0 if best.stage.whole.part_of is None else -LIKELY
-        hedge = _addition(several, unlike, least) if len(several) == 1 else None
+        hedged = best.stage.whole.part_of is not None and len(several) == 1
+        hedge = _addition(several, unlike, -LIKELY) if hedged else None
         found = hedge or _addition(several, others, LIKELY)
         if found is None:
             break

@@ -20,7 +20,7 @@ from widegp.inference.objective import MapObjective, Problem
 from widegp.inference.optimizers import curvature_at
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.starts import apart
-from widegp.noise_model import NoiseModel, fit_noise
+from widegp.noise_model import LeftOut, NoiseModel, fit_noise
 from widegp.prediction import make_predictor
 from widegp.warps import FittedWarp, make_warp
 
@@ -86,10 +86,15 @@ class Trial:
         return gradient_moment(mean_gradients(self.posterior, self.X), self.form.linear)
 
     @cached_property
-    def noise_model(self) -> NoiseModel | None:
-        """Of the residuals of its rows, each predicted from the others."""
+    def left_out(self) -> LeftOut:
+        """Its rows, each predicted from the others."""
         observed = self.objective.problem.observed(self.values)
-        return fit_noise(self.X, left_out_exactly(self.posterior, observed.variances()))
+        return left_out_exactly(self.posterior, observed.variances())
+
+    @cached_property
+    def noise_model(self) -> NoiseModel | None:
+        """Of the residuals of these rows."""
+        return fit_noise(self.X, self.left_out)
 
     def with_curvature(self) -> Self:
         """The same with its curvature, which takes as many evaluations as there are parameters."""

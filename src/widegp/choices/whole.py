@@ -23,7 +23,7 @@ from widegp.inference.objective import Problem
 from widegp.inference.parameters import Values
 from widegp.inference.result import Reason
 from widegp.noise_model import LeftOut, NoiseModel, fit_noise, likeliest_factor
-from widegp.tails import judged_tails
+from widegp.tails import NORMAL
 from widegp.trees import TreesInput
 
 # Rows whose gradients make the metric, and rows left out to learn the noise from.
@@ -36,6 +36,8 @@ WORTHWHILE = 1.5
 TRIED, MOST_LOST = 12, 0.01
 # A metric that gained fewer nats on a part of the rows is tried against none on all of them.
 LITTLE = 0.1
+# Optimism below this changes no tails.
+WIDER = 1.01
 # Trees that have not seen so large a share of the rows are not grown again.
 FEW_UNSEEN = 0.1
 STOPPED = "Further iterations would predict left-out rows worse; the fit is left where it was."
@@ -246,17 +248,15 @@ def _grown_on_all(judged: Judged) -> Judged:
 def _by_more_rows(judged: Judged) -> Judged:
     """A fit without trees, which all rows may judge, where these are few: its tails then have more.
 
-    Parameters and metric have seen the rows that are left out, so that these err too little. Where trials
-    held rows out from fits of at least half of the table, tails are those of these rows.
+    Errors of rows that its parameters have not seen are wider (`Chosen.optimism`), and so its tails.
     """
     whole = judged.stage.whole
     if whole.chosen.trees is not None or len(whole.judged) >= LEFT_OUT_ROWS:
         return judged
     rows = np.random.default_rng(whole.seed).permutation(len(whole.X))[:LEFT_OUT_ROWS]
     found = replace(Judged.of(judged.stage, judged.words, rows, whole.varying), notes=judged.notes)
-    if not whole.varying or 2 * whole.chosen.held_fitted < len(whole.X):
-        return found
-    return replace(found, tails=judged_tails(whole.chosen.held_scores).tails)
+    wider = whole.chosen.optimism(len(whole.X)) if whole.varying else 1.0
+    return found if wider < WIDER else replace(found, tails=(found.tails or NORMAL).widened(wider))
 
 
 def _decided(rivals: Sequence[Whole]) -> list[Judged]:
