@@ -69,7 +69,7 @@ class TreesInput:
     feature, threshold, left, right, value : (T,) the nodes of all trees; leaves have feature -1.
     roots : where each tree starts.    starts : (K + 1,) the trees of each model.    bases : (K,).
     seen, fold : keys of the rows that the trees have seen, sorted, and the model that has not seen each.
-    shift, scale : mean and sd of g at the training rows.
+    shift, scale : mean and sd of g at the training rows.    size : which of `SIZES` the trees have.
     """
 
     feature: np.ndarray
@@ -84,31 +84,39 @@ class TreesInput:
     fold: np.ndarray
     shift: float = 0.0
     scale: float = 1.0
+    size: int = 0
 
     @classmethod
     def fit(
-        cls, X: np.ndarray, target: np.ndarray, seed: int, loss: str = "squared_error", weight: Any = None
-    ) -> Self:
-        """Trees for rows X (n, I), their target (n,) and weight (n,), if not 1, by a loss of `LOSSES`."""
+        cls, X: np.ndarray, target: np.ndarray, seed: int, loss: str = "squared_error", weight: Any = None,
+        size: int | None = None,
+    ) -> Self:  # fmt: skip
+        """Trees for rows X (n, I), their target (n,) and weight (n,), if not 1, by a loss of `LOSSES`; the
+        best of `SIZES`, unless a ``size`` is known.
+        """
         rng = np.random.default_rng(seed)
         some = np.sort(rng.permutation(len(X))[:MOST_ROWS])
         rows, y, fold = X[some], target[some], rng.permutation(len(some)) % FOLDS
         own = None if weight is None else weight[some]
 
-        def grown(k: int, size: _Size) -> tuple[float, _Model]:
-            kept = fold != k
-            return _grown(rows[kept], y[kept], None if own is None else own[kept], loss, seed, size)
+        def grown(job: tuple[int, int]) -> tuple[float, _Model]:
+            k, of_size = job
+            kept, part = fold != k, None if own is None else own[fold != k]
+            return _grown(rows[kept], y[kept], part, loss, seed, SIZES[of_size])
 
-        tried = in_threads(lambda size: grown(0, size), SIZES, _alone)
-        best = max(range(len(SIZES)), key=lambda i: tried[i][0])
-        others = in_threads(lambda k: grown(k, SIZES[best])[1], range(1, FOLDS), _alone)
-        models = [tried[best][1], *others]
+        models, first = [], 0
+        if size is None:
+            tried = in_threads(grown, [(0, of_size) for of_size in range(len(SIZES))], _alone)
+            size = max(range(len(SIZES)), key=lambda one: tried[one][0])
+            models, first = [tried[size][1]], 1
+        models += [model for _, model in in_threads(grown, [(k, size) for k in range(first, FOLDS)], _alone)]
         keys = row_keys(rows)
         order = np.argsort(keys, kind="stable")
         made = cls._of(models, keys[order], fold[order])
         g = made.training(X)[:, -1]
         sd = float(g.std())
-        return cls(**{**vars(made), "shift": float(g.mean()), "scale": sd if sd > 0 else 1.0})
+        more = {"shift": float(g.mean()), "scale": sd if sd > 0 else 1.0, "size": size}
+        return cls(**{**vars(made), **more})
 
     @classmethod
     def _of(cls, models: list[_Model], seen: np.ndarray, fold: np.ndarray) -> Self:

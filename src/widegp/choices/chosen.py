@@ -25,14 +25,18 @@ LEAST_ROWS = 40
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """Trees for the rows X (n, I) of a whole table and their warped target (n,), each grown once."""
+    """Trees for the rows X (n, I) of a whole table and their warped target (n,), each grown once.
+
+    size : of the trees, where it is known.
+    """
 
     X: np.ndarray
     target: np.ndarray
     seed: int
+    size: int | None = None
 
     def on(self, rows: np.ndarray) -> TreesInput:
-        return TreesInput.fit(self.X[rows], self.target[rows], self.seed)
+        return TreesInput.fit(self.X[rows], self.target[rows], self.seed, size=self.size)
 
     @cached_property
     def of_all(self) -> TreesInput:

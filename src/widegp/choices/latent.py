@@ -238,7 +238,7 @@ class LatentFit:
         share = other / (own + other)
         if share < LEAST_SHARE:
             return [path]
-        trees = self._trees(X, np.arange(len(X)))
+        trees = self._trees(X, np.arange(len(X)), trees.size)
         beside = replace(beside, tables={form.inputs: trees.training(X)}, trees=trees)
         if share > 1 - LEAST_SHARE:
             return [beside]
@@ -266,12 +266,12 @@ class LatentFit:
         own, beside = weights(minimize(loss, np.zeros(2), method="BFGS").x)
         return float(own), float(beside)
 
-    def _trees(self, X: np.ndarray, rows: np.ndarray) -> TreesInput:
-        """Trees of the responses at some rows of X (n, I)."""
+    def _trees(self, X: np.ndarray, rows: np.ndarray, size: int | None = None) -> TreesInput:
+        """Trees of the responses at some rows of X (n, I), of a ``size`` that may be known."""
         response, seed = self.problem.response, self.builder.seed
         weight = np.broadcast_to(np.asarray(response.weight, float), response.y.shape)
         loss = response.likelihood.trees_loss
-        return TreesInput.fit(X[rows], response.y[rows], seed, loss, weight[rows])
+        return TreesInput.fit(X[rows], response.y[rows], seed, loss, weight[rows], size)
 
     def _of_part(
         self, tables: Tables, form: Form, part: np.ndarray, start: Values, H: np.ndarray | None = None,

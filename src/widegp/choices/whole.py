@@ -39,7 +39,7 @@ LITTLE = 0.1
 # Optimism below this changes no tails.
 WIDER = 1.01
 # Trees that have not seen so large a share of the rows are not grown again.
-FEW_UNSEEN = 0.1
+FEW_UNSEEN = 0.15
 STOPPED = "Further iterations would predict left-out rows worse; the fit is left where it was."
 
 

@@ -42,7 +42,7 @@ def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
     again = asked._replace(inputs=form.inputs, warp=form.warp)
     start = {name: value for name, value in trial.values.items() if name != "psi"}
     found = choose_on(bench, start, again, Form(form.inputs, linear=beside_trees(form.linear, X)))
-    return replace(found, trees=trees, growth=growth, scaler=chosen.scaler)
+    return replace(found, trees=trees, growth=replace(growth, size=trees.size), scaler=chosen.scaler)
 
 
 def _error(chosen: Chosen) -> float:
