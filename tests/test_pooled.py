@@ -80,9 +80,8 @@ def test_probabilities_are_those_of_the_sum_and_files_keep_it(tmp_path):
         sd = sum(w * np.sqrt(m.variance[i]) for w, m in zip(WEIGHTS, moments, strict=True))
         expected, _ = quad(lambda z, m=mean, s=sd: expit(m + s * z) * norm.pdf(z), -9, 9)
         assert p == pytest.approx(expected, abs=1e-7)
-    model.kernel = "relu"
-    same = [summed([parts[0], parts[0]], WEIGHTS)]
-    model.fitted_ = tuple(same)
+    # A file has one kernel for all members of a class.
+    model.fitted_ = (summed([parts[0], parts[0]], WEIGHTS),)
     model.save(tmp_path / "classes.widegp")
     again = load(tmp_path / "classes.widegp")
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))

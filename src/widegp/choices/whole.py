@@ -289,8 +289,9 @@ def _decided(rivals: Sequence[Whole]) -> list[Judged]:
                 "noise of all rows" if one.trees_beside == best.trees_beside else f"{one.words}, noise of all"
             )
             tried(one.stage.whole, form, Begin.at(one.stage, TRIED), words)
-    ended = _ended(_best(made))
-    return averaged(ended, [ended, *(other for other in made if other is not _best(made))], verdicts)
+    best = _best(made)
+    ended = _ended(best)
+    return averaged(ended, [ended, *(other for other in made if other is not best)], verdicts)
 
 
 def _worth_noise(made: list[Judged]) -> list[Judged]:
