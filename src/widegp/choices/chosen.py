@@ -21,6 +21,8 @@ from widegp.trees import TreesInput
 
 # Fewer rows cannot tell models apart.
 LEAST_ROWS = 40
+# Nats that a step of a fit to a part of a large table must promise: its choices differ by tens of them.
+TRIAL_GAIN = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +117,9 @@ def choose_on(bench: Bench, start: Values, asked: Asked, form: Form | None = Non
         scaler = QuantileScaler.fit(X)
         bench = replace(bench, tables={**bench.tables, "quantile": scaler.transform(X)})
     pairs = splits(len(X), bench.seed)
+    if len(pairs) == 1:
+        settings = replace(bench.run.settings, gain=TRIAL_GAIN, exact=False)
+        bench = replace(bench, run=replace(bench.run, settings=settings))
     benches = tuple(replace(bench, fitted=fitted, held=held) for fitted, held in pairs)
     search = Search(benches, asked.noise == "auto")
     first = search.benches[0]

@@ -11,6 +11,7 @@ likelihood.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from widegp.choices.whole import GRADIENT_ROWS
 from widegp.conditioning import TrainingRows
 from widegp.data.input_maps import LinearMap, QuantileScaler
 from widegp.inference.fit import Fitted, Run, fit_map
-from widegp.inference.latent import Known, LaplaceObjective, LatentProblem
+from widegp.inference.latent import TOLERANCE, Known, LaplaceObjective, LatentProblem
 from widegp.inference.objective import Problem
 from widegp.inference.optimizers import curvature_at
 from widegp.inference.parameters import ParameterSpace, Values
@@ -46,8 +47,11 @@ LEAST_ROWS = 500
 PART_ROWS = 4000
 # Rows on which metrics are compared, and rows that these predict.
 SAMPLE_ROWS, HELD_ROWS = 8000, 6000
-# Rounds of learning the metric again, parameters estimated between them.
-ROUNDS = 2
+# Rounds of learning the metric again, parameters estimated between them: where none was learned on as many
+# rows, and where one was.
+ROUNDS, FURTHER_ROUNDS = 2, 1
+# Tolerance of the mode of f where forms are compared: it is then about a hundredth of its sd off.
+NEARLY = 1e-2
 # Nats per row, and in all at least, that a step must promise: an evaluation is a dozen Gaussian ones.
 GAIN_PER_ROW, LEAST_GAIN = 5e-4, 1e-2
 # Of the logarithm of the sum of the weights of two functions, before rows are seen.
@@ -65,14 +69,19 @@ class Settled(NamedTuple):
     mode: Mode
 
     @classmethod
-    def at(cls, builder: Builder, problem: LatentProblem, values: Values) -> Settled:
-        """On the rows of ``builder``, its layout made for these values."""
-        own: Any = replace(problem, known=Known(problem.known.f))
+    def at(
+        cls, builder: Builder, problem: LatentProblem, values: Values, near: np.ndarray | None = None,
+        tolerance: float = TOLERANCE,
+    ) -> Settled:  # fmt: skip
+        """On the rows of ``builder``, its layout made for these values; Newton's method begins at ``near``,
+        by default at the mode found last.
+        """
+        own: Any = replace(problem, known=Known(problem.known.f if near is None else near))
         space = ParameterSpace.of(own.kernel, values, own.psi_bounds if "psi" in values else ())
         with builder.backend.scope():
             layout = builder.layout(own.kernel_at(values))
             objective = own.on(builder.likelihood(layout), space)
-            mode = objective.mode(values)
+            mode = objective.mode(values, tolerance)
         if mode.problem is not None:
             raise ArithmeticError(f"The fit gives no prediction: {mode.problem}; use fewer anchors.")
         return cls(values, objective, layout, mode)
@@ -177,7 +186,7 @@ class LatentFit:
             scaler = QuantileScaler.fit(self.builder.X)
             tables = {"standard": self.builder.X, "quantile": scaler.transform(self.builder.X)}
         learned = chosen.power is not None or chosen.by_input
-        first = self._path(tables, chosen.trial.form, self.start, learned)
+        first = self._path(tables, chosen.trial.form, learned)
         best, *others = self._with_trees(first) if asked.trees == "auto" else [first]
         words = f"Chosen on held-out training rows: {best.words}."
         if others:
@@ -204,22 +213,36 @@ class LatentFit:
         maps = tuple(part for part in parts if part is not None)
         return LatentEstimate(fitted, builder, maps, weight=path.weight)
 
-    def _path(self, tables: Tables, form: Form, start: Values, learned: bool, explore: bool = True) -> Path:
-        """Parameters from a part of the rows, inputs and metric again from a larger one, and so on."""
-        rows = self._rows()
-        part = rows[:PART_ROWS]
-        first = self._of_part(tables, form, part, start, explore=explore)
-        for _ in range(ROUNDS):
-            found = self._refined(tables, form, first.values, rows, learned)
+    def _path(self, tables: Tables, form: Form, learned: bool, before: Path | None = None) -> Path:
+        """Parameters from a part of the rows, inputs and metric again from a larger one, and so on; from
+        where the path ``before`` ended, or from several starts.
+        """
+        part = self._rows[:PART_ROWS]
+        if before is None:
+            first, near = self._of_part(tables, form, part, self.start, explore=True), None
+        else:
+            values, H = before.first.values, before.first.optimum.curvature
+            first, near = self._of_part(tables, form, part, values, H), before.held.settled.mode.f
+        for _ in range(ROUNDS if before is None else FURTHER_ROUNDS):
+            found = self._refined(tables, form, first.values, learned, near)
             if found.form is form:
                 break
-            form = found.form
-            first = self._of_part(tables, form, part, first.values, first.optimum.curvature, explore=False)
+            form, near = found.form, found.settled.mode.f
+            first = self._of_part(tables, form, part, first.values, first.optimum.curvature)
         return Path(tables, form, first, found)
 
+    @cached_property
     def _rows(self) -> np.ndarray:
         """All rows in an order by chance: the first estimate parameters, the last are held out."""
         return np.random.default_rng(self.builder.seed).permutation(len(self.builder.X))
+
+    @property
+    def _held(self) -> np.ndarray:
+        return self._rows[-_held_count(len(self._rows)) :]
+
+    @property
+    def _sample(self) -> np.ndarray:
+        return self._rows[: _sample_count(len(self._rows))]
 
     def _with_trees(self, path: Path) -> list[Path]:
         """A path and the one that begins where it ended, with trees beside its inputs, as far as each has a
@@ -228,12 +251,12 @@ class LatentFit:
         Trees that decide have seen the sample, as the other path has; then others are grown on all rows. They
         are not tried where f is not one number, or offsets differ.
         """
-        response, rows, X = self.problem.response, self._rows(), path.tables[path.form.inputs]
+        response, X = self.problem.response, path.tables[path.form.inputs]
         if self.problem.functions > 1 or np.ptp(response.offset) > 0:
             return [path]
-        trees = self._trees(X, np.sort(rows[: _sample_count(len(rows))]))
+        trees = self._trees(X, np.sort(self._sample))
         form = replace(path.form, linear=beside_trees(path.form.linear, X))
-        beside = self._path({form.inputs: trees.training(X)}, form, path.first.values, True, explore=False)
+        beside = self._path({form.inputs: trees.training(X)}, form, True, path)
         own, other = self._weights(path, beside)
         share = other / (own + other)
         if share < LEAST_SHARE:
@@ -251,7 +274,6 @@ class LatentFit:
         Their sum t is left open: the average of two functions, each of which is sure to the right degree, is
         not sure enough. Priors keep few rows near that average: log t ~ N(0, SUM_SD^2), a / t ~ Beta(2, 2).
         """
-        held = self._rows()[-_held_count(len(self.builder.X)) :]
         better = max((one, other), key=lambda path: float(path.held.log_score.mean()))
 
         def weights(x: np.ndarray) -> np.ndarray:
@@ -259,9 +281,9 @@ class LatentFit:
 
         def loss(x: np.ndarray) -> float:
             both = pooled([one.held.moments, other.held.moments], weights(x))
-            score = float(np.sum(self.problem.log_score(better.first.values, held, *both)))
+            score = float(np.sum(self.problem.log_score(better.first.values, self._held, *both)))
             prior = log_expit(x[1]) + log_expit(-x[1]) - 0.5 * (x[0] / SUM_SD) ** 2
-            return -float(score + prior) / len(held)
+            return -float(score + prior) / len(self._held)
 
         own, beside = weights(minimize(loss, np.zeros(2), method="BFGS").x)
         return float(own), float(beside)
@@ -275,37 +297,34 @@ class LatentFit:
 
     def _of_part(
         self, tables: Tables, form: Form, part: np.ndarray, start: Values, H: np.ndarray | None = None,
-        *, explore: bool,
+        *, explore: bool = False,
     ) -> Fitted:  # fmt: skip
         """The fit of some rows, from several starts where it is to ``explore``."""
         builder = replace(self.builder, X=_mapped(tables, form)[part])
         return self._fit(builder, self.problem.restricted(part), start, H, explore)
 
     def _refined(
-        self, tables: Tables, form: Form, values: Values, rows: np.ndarray, learned: bool
+        self, tables: Tables, form: Form, values: Values, learned: bool, near: np.ndarray | None
     ) -> Sampled:
         """The form, the other scaling of inputs, and the metric of the better one learned again, on a sample
-        of the rows: the one under which others are likeliest.
+        of the rows: the one under which others are likeliest. ``near`` is f of the sample under a like form.
         """
-        held, sample = rows[-_held_count(len(rows)) :], rows[: _sample_count(len(rows))]
-        best = self._sampled(tables, form, values, sample, held)
+        best = self._sampled(tables, form, values, near)
         for inputs in tables.keys() - {form.inputs}:
             other = replace(form, inputs=inputs)
-            best = _better(best, self._sampled(tables, other, values, sample, held))
+            best = _better(best, self._sampled(tables, other, values, best.settled.mode.f))
         if learned:
-            X = tables[best.form.inputs][sample[:GRADIENT_ROWS]]
+            X = tables[best.form.inputs][self._sample[:GRADIENT_ROWS]]
             moment = best.moment(GRADIENT_ROWS)
             for power in POWERS:
                 again = replace(best.form, linear=learned_map(moment, X, power))
-                best = _better(best, self._sampled(tables, again, values, sample, held))
+                best = _better(best, self._sampled(tables, again, values, best.settled.mode.f))
         return best
 
-    def _sampled(
-        self, tables: Tables, form: Form, values: Values, sample: np.ndarray, held: np.ndarray
-    ) -> Sampled:
-        X = _mapped(tables, form)
+    def _sampled(self, tables: Tables, form: Form, values: Values, near: np.ndarray | None) -> Sampled:
+        X, sample, held = _mapped(tables, form), self._sample, self._held
         builder = replace(self.builder, X=np.ascontiguousarray(X[sample]))
-        settled = Settled.at(builder, self.problem.restricted(sample), values)
+        settled = Settled.at(builder, self.problem.restricted(sample), values, near, NEARLY)
         given, new = _given(builder, settled), X[held]
         each = [make_predictor(*one, builder.backend.name).predict(new) for one in given]
         moments = Moments(*(np.stack(parts, axis=1) for parts in zip(*each, strict=True)))

@@ -19,7 +19,7 @@ from widegp.inference.fit import Run, fit_map
 from widegp.inference.objective import MapObjective, Problem
 from widegp.inference.optimizers import curvature_at
 from widegp.inference.parameters import ParameterSpace, Values
-from widegp.inference.starts import apart
+from widegp.inference.starts import apart, optima
 from widegp.noise_model import LeftOut, NoiseModel, fit_noise
 from widegp.prediction import make_predictor
 from widegp.warps import FittedWarp, make_warp
@@ -137,8 +137,17 @@ class Bench:
         X = self.rows(form, self.fitted)
         builder = Builder(X, Dials("exact", 1, 0, "kmeans", "random", None), self.backend, self.seed)
         settings = replace(self.run.settings, name="lbfgs", max_iter=2 * COLD, explore=True, seconds=None)
-        fitted = fit_map(builder, self._problem(form, X), start, replace(self.run, settings=settings))
-        return self._scored(form, fitted.objective, fitted.values, fitted.optimum.curvature)
+        problem, run = self._problem(form, X), replace(self.run, settings=settings)
+        if settings.exact:
+            fitted = fit_map(builder, problem, start, run)
+            return self._scored(form, fitted.objective, fitted.values, fitted.optimum.curvature)
+        space = ParameterSpace.of(problem.kernel, start, problem.psi_bounds if "psi" in start else ())
+        with self.backend.scope():
+            best = optima(run, builder, problem, start, space)[0].values
+            objective = problem.on(Dense(X, self.backend), space)
+            z = space.pack(best)
+            H = curvature_at(objective, z, objective(z).gradient, objective.n_rows)
+        return self._descended(form, best, H)
 
     def warm(self, form: Form, near: Trial, start: Values | None = None) -> Trial:
         """A fit from the optimum of a like form, or from ``start``."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from widegp.approximations.evaluation import Likelihood, Observed
-from widegp.inference.latent import TOLERANCE, LaplaceObjective, LatentProblem
+from widegp.inference.latent import LaplaceObjective, LatentProblem
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.laplace_classes import ClassPseudo, ClassResponse, class_evidence, find_class_mode
 
@@ -60,5 +60,5 @@ class ClassObjective(LaplaceObjective):
     def _evidence(self, solve: Any, response: Any, tolerance: float) -> Any:
         return class_evidence(solve, response, self.problem.known.f, tolerance)
 
-    def _mode(self, solve: Any, response: Any) -> Any:
-        return find_class_mode(solve, response, self.problem.known.f, TOLERANCE)
+    def _mode(self, solve: Any, response: Any, tolerance: float) -> Any:
+        return find_class_mode(solve, response, self.problem.known.f, tolerance)

@@ -48,7 +48,8 @@ PART_GAIN = 0.3
 class OptimizerSettings:
     """``rate``, ``noise_rate``, ``batch_rows`` and the batches' ``seed`` are Adam's; ``max_iter`` counts
     iterations or steps; ``seconds`` are those left of a budget. A start that is not explored may still be
-    followed through ``parts`` of the table; ``gain`` is what a step of BFGS must promise, in nats."""
+    followed through ``parts`` of the table; ``gain`` is what a step of BFGS must promise, in nats; whether an
+    optimum of few rows is to be ``exact`` to the precision of the loss."""
 
     name: str
     max_iter: int
@@ -60,6 +61,7 @@ class OptimizerSettings:
     seed: int = 0
     parts: bool = False
     gain: float = GAIN
+    exact: bool = True
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ class Run:
     ) -> Optimum:  # fmt: skip
         task, z = self.task(objective, max_iter, known), objective.space.pack(values)
         if self.settings.name == "lbfgs":
-            return polished(task, descend(task, z, curvature))
+            found = descend(task, z, curvature)
+            return polished(task, found) if self.settings.exact else found
         by_name = {"sigma_eps2": self.settings.noise_rate}
         labels = objective.space.labels()
         return adam(task, z, np.array([by_name.get(label, self.settings.rate) for label in labels]))

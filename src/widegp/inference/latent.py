@@ -148,18 +148,18 @@ class LaplaceObjective:
         gradient = {name: out.gradient.get(name, by_psi) + slopes[name] for name in values}
         return Answer(out.value + prior, self.space.pull_back(z, gradient))
 
-    def mode(self, values: Values) -> Mode:
+    def mode(self, values: Values, tolerance: float = TOLERANCE) -> Mode:
         """The mode of f at the given parameters, whose pseudo-targets predictions condition on."""
         solve, known = RowNoise(self.likelihood, self.problem.kernel_at(values)), self.problem.known
-        mode = self._mode(solve, self.problem.response_at(values))
+        mode = self._mode(solve, self.problem.response_at(values), tolerance)
         known.f = mode.f if mode.problem is None else known.f
         return mode
 
     def _evidence(self, solve: RowNoise, response: Response, tolerance: float) -> Evidence:
         return evidence(solve, response, self.problem.known.f, tolerance)
 
-    def _mode(self, solve: RowNoise, response: Response) -> Mode:
-        return find_mode(solve, response, self.problem.known.f, TOLERANCE)
+    def _mode(self, solve: RowNoise, response: Response, tolerance: float) -> Mode:
+        return find_mode(solve, response, self.problem.known.f, tolerance)
 
     def prior_gradient(self, z: np.ndarray) -> np.ndarray:
         """-d log p(theta) / dz (p,): the share of the gradient that does not grow with the rows."""

@@ -79,7 +79,7 @@ def optima(
     chosen = _different([p for p in profiled if p is not None]) or [Start(scalar, np.inf)]
     short = [descend(candidate.values, SHORT) for candidate in chosen]
     found = _distinct([s for s in short if s is not None], small, UNFINISHED_NATS)
-    longer = [descend(s.values, LONG) or s for s in found]
+    longer = [descend(s.values, LONG if run.settings.exact else SHORT) or s for s in found]
     best = _distinct(longer, small, RIVAL_NATS) or [Start(scalar, np.inf)]
     return [Start(spread(s.values, start), s.loss) for s in best]
 
