@@ -26,11 +26,11 @@ def child(name: str) -> None:
     began = time.perf_counter()
     from widegp.estimator import WideGPRegressor  # noqa: F401
     from widegp.kernels import Mixed
-    from widegp.measure import evaluation, table
+    from widegp.measure import Setting, evaluation, table
 
     imported = time.perf_counter()
     X, y = table(ROWS, INPUTS)
-    work = evaluation(X, y, name, Mixed(sigma_u2=1 / INPUTS), 0.1, RANK, NEIGHBORS)
+    work = evaluation(X, y, Mixed(sigma_u2=1 / INPUTS), 0.1, Setting(name, RANK, NEIGHBORS))
     built = time.perf_counter()
     work()
     done = time.perf_counter()

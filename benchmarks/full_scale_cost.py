@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from widegp.kernels import Mixed
-from widegp.measure import evaluation, full_scale_products, timed
+from widegp.measure import Setting, evaluation, full_scale_products, timed
 
 N, I, R, M = 19_000, 81, 200, 30
 
@@ -31,7 +31,8 @@ def main() -> None:
     rng, n = np.random.default_rng(0), asked.rows
     # A decaying spectrum, as tables of measurements have.
     X = rng.normal(size=(n, I)) * np.arange(1, I + 1) ** -0.5
-    evaluate = evaluation(X, rng.normal(size=n), "full-scale", Mixed(sigma_u2=1 / I), 0.1, R, M)
+    setting = Setting("full-scale", R, M)
+    evaluate = evaluation(X, rng.normal(size=n), Mixed(sigma_u2=1 / I), 0.1, setting)
     if asked.cpu:
         evaluate()
         print(f"n {n}: processor time {min(processor_seconds(evaluate) for _ in range(7)):.3f} s")

@@ -214,12 +214,13 @@ def stages(predictor, X: np.ndarray) -> None:
     print(f"      {len(left)} rows left to the host; {wrong} cells unlike the host's", flush=True)
 
 
-def kernel_alone(backend, kernel, Z, W, beta, L_B, X, near, given):
-    return backend.cross(kernel, near, X).sum(0) + backend.cross(kernel, X, Z).sum(1)
+def kernel_alone(backend, numbers, X, near, given):
+    kernel = numbers.kernel
+    return backend.cross(kernel, near, X).sum(0) + backend.cross(kernel, X, numbers.Z).sum(1)
 
 
-def factor_alone(backend, kernel, Z, W, beta, L_B, X, near, given):
-    return (given.V @ backend.cross(kernel, near, X)).sum(0)
+def factor_alone(backend, numbers, X, near, given):
+    return (given.V @ backend.cross(numbers.kernel, near, X)).sum(0)
 
 
 def parts(predictor, X: np.ndarray) -> None:

@@ -26,7 +26,7 @@ from tables import FOLDER
 from widegp import WideGPRegressor
 from widegp.data.columns import TableEncoding
 from widegp.data.tables import open_table
-from widegp.importance import rank_columns
+from widegp.importance import Sample, rank_columns
 from widegp.sources import source_columns
 from widegp.table_split import TableSettings, split_table
 
@@ -58,7 +58,7 @@ def compared(table: str, rows: int, repeats: int, fit: str, seed: int) -> list[d
     X = np.concatenate([split.encoder.transform(batch)[0] for batch in open_table(held_out).batches()])
     y = held_out[target].to_numpy(float)
     began = time.perf_counter()
-    own = rank_columns(model.fitted_, X, y, source_columns(split.encoder), seed)
+    own = rank_columns(model.fitted_, X, y, source_columns(split.encoder), Sample(seed))
     mine, began = time.perf_counter() - began, time.perf_counter()
     theirs = permutation_importance(
         OfFrames(split.encoder, model), held_out.drop(columns=target), y, n_repeats=repeats,

@@ -13,7 +13,7 @@ from tables import load
 
 from widegp.approximations.evaluation import Observed
 from widegp.kernels import Mixed
-from widegp.measure import likelihood, versions
+from widegp.measure import Setting, likelihood, versions
 from widegp.progress import Progress
 
 PACKAGES = ("widegp", "numba")
@@ -31,7 +31,7 @@ class Model:
     def __init__(self, task: Task, values: Values) -> None:
         self.kernel = Mixed(**{k: v for k, v in values.items() if k != "sigma_eps2"})
         self.noise = values["sigma_eps2"]
-        self.builder, built = likelihood(task.X, "vfe", self.kernel, len(task.Z))
+        self.builder, built = likelihood(task.X, self.kernel, Setting("vfe", len(task.Z)))
         self.observed, self.family = Observed(task.y, self.noise), replace(built, Z=task.Z)
 
     def evaluate(self) -> tuple[float, Values]:

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 
 from widegp.kernels import Mixed
-from widegp.measure import PeakMemory, evaluation, exponent, machine, table, timed
+from widegp.measure import PeakMemory, Setting, evaluation, exponent, machine, table, timed
 
 SIZES = (20_000, 50_000, 100_000, 200_000, 500_000)
 
@@ -28,6 +28,10 @@ class Case:
     rank: int
     neighbors: int
 
+    @property
+    def setting(self) -> Setting:
+        return Setting(self.name, self.rank, self.neighbors)
+
 
 CASES = {"vfe": Case("vfe", 90, 500, 0), "full-scale": Case("full-scale", 20, 200, 30)}
 
@@ -37,10 +41,10 @@ def here(case: Case, rows: int, repeats: int) -> dict[str, float]:
     kernel = Mixed(sigma_u2=1 / case.inputs)
     # What a first call allocates for good, compiled code and threads, is no part of the cost of rows.
     small = table(2_000, case.inputs)
-    evaluation(*small, case.name, kernel, 0.1, case.rank, case.neighbors)()
+    evaluation(*small, kernel, 0.1, case.setting)()
     X, y = table(rows, case.inputs)
     began = time.perf_counter()
-    work = evaluation(X, y, case.name, kernel, 0.1, case.rank, case.neighbors)
+    work = evaluation(X, y, kernel, 0.1, case.setting)
     built, memory = time.perf_counter() - began, PeakMemory()
     taken = timed(work, repeats)
     return {"build": built, "seconds": taken.median, "bytes": memory.bytes(), "data": X.nbytes + y.nbytes}

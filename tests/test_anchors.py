@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from widegp import anchors
-from widegp.anchors import RULES, choose_anchors
+from widegp.anchors import RULES, Wanted, choose_anchors
 
 tied_tables = arrays(
     np.float64,
@@ -20,12 +20,26 @@ def rbf(X, Y):
     return np.exp(-0.5 * ((X[:, None] - Y[None]) ** 2).sum(axis=2))
 
 
-def ones(X):
-    return np.ones(len(X))
+class Rbf:
+    __call__ = staticmethod(rbf)
+
+    @staticmethod
+    def diag(X):
+        return np.ones(len(X))
 
 
-def chosen(X, rank, rule, seed=0, **options):
-    return choose_anchors(X, rank, rule, np.random.default_rng(seed), kernel=rbf, kernel_diag=ones, **options)
+class Linear:
+    @staticmethod
+    def __call__(X, Y):
+        return X @ Y.T
+
+    @staticmethod
+    def diag(X):
+        return (X * X).sum(axis=1)
+
+
+def chosen(X, rank, rule, seed=0, must_be_rows=False):
+    return choose_anchors(X, Wanted(rank, rule, must_be_rows), np.random.default_rng(seed), kernel=Rbf())
 
 
 @settings(deadline=None, max_examples=25)
@@ -88,9 +102,7 @@ def test_greedy_equals_elimination_on_the_whole_matrix():
 
 def test_greedy_stops_at_the_rank_of_the_kernel():
     X = np.random.default_rng(4).normal(size=(200, 5))
-    found = choose_anchors(
-        X, 50, "greedy", 0, kernel=lambda A, B: A @ B.T, kernel_diag=lambda A: (A * A).sum(axis=1)
-    )
+    found = choose_anchors(X, Wanted(50, "greedy"), 0, kernel=Linear())
     assert len(found.rows) == 5
 
 
@@ -123,10 +135,10 @@ def test_large_tables_are_sampled(rule, monkeypatch):
 def test_errors_say_what_to_do():
     X = np.zeros((3, 1))
     with pytest.raises(ValueError, match="one of first, random"):
-        choose_anchors(X, 2, "best", 0)
+        choose_anchors(X, Wanted(2, "best"), 0)
     with pytest.raises(ValueError, match="negative"):
-        choose_anchors(X, -1, "first", 0)
-    with pytest.raises(ValueError, match="pass kernel= and kernel_diag="):
-        choose_anchors(X, 2, "greedy", 0)
+        choose_anchors(X, Wanted(-1, "first"), 0)
+    with pytest.raises(ValueError, match="pass kernel="):
+        choose_anchors(X, Wanted(2, "greedy"), 0)
     with pytest.raises(ValueError, match="Row 1 of the points is not finite"):
-        choose_anchors(np.array([[0.0], [np.inf]]), 1, "first", 0)
+        choose_anchors(np.array([[0.0], [np.inf]]), Wanted(1, "first"), 0)

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import softmax
 
 from widegp.explain import CURVE_ROWS, class_dependence, explain
-from widegp.importance import prepare, rank_columns, shuffle
+from widegp.importance import Sample, prepare, rank_columns, shuffle
 from widegp.sources import Source, states_of
 
 WEIGHTS = np.array([[1.5, -1.0, 0.2], [0.0, 1.0, -0.5], [0.3, 0.0, 0.0]])
@@ -37,7 +37,7 @@ def rows(n=24, seed=0):
 def test_importance_of_classes_is_a_loop_over_log_losses():
     X, y = rows()
     model = KnownClasses()
-    base = prepare(model, X, y, 4, seed=1)
+    base = prepare(model, X, y, 4, Sample(seed=1))
     told = shuffle(model, base, [0])
     rise, moved, apart = [], [], []
     for shift in base.shifts:
@@ -96,8 +96,8 @@ def test_several_outputs_add_up_in_units_of_their_spread():
     Y = np.column_stack([f(X) for f in functions]) + rng.normal(size=(40, 2)) * [0.5, 500]
     fitted = tuple(part(f, sd) for f, sd in zip(functions, (1.0, 1000.0), strict=True))
     sources = [Source("first", (0,)), Source("second", (1,))]
-    told = rank_columns(fitted, X, Y, sources, seed=2)
-    alone = [rank_columns(f, X, Y[:, t], sources, seed=2) for t, f in enumerate(fitted)]
+    told = rank_columns(fitted, X, Y, sources, Sample(seed=2))
+    alone = [rank_columns(f, X, Y[:, t], sources, Sample(seed=2)) for t, f in enumerate(fitted)]
     for k in range(2):
         own = told["inputs"][k]
         want = alone[0]["inputs"][k]["error_rise"] + alone[1]["inputs"][k]["error_rise"] / 1000**2

@@ -15,7 +15,15 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.inspection import permutation_importance
 
 from widegp.data.tables import open_table
-from widegp.importance import PREDICTIONS, correlations, groups_together, prepare, rank_columns, shuffle
+from widegp.importance import (
+    PREDICTIONS,
+    Sample,
+    correlations,
+    groups_together,
+    prepare,
+    rank_columns,
+    shuffle,
+)
 from widegp.sources import Source, source_columns
 from widegp.table_model import TableModel
 from widegp.table_split import TableSettings, split_table
@@ -46,7 +54,7 @@ class TestShuffle:
         rng = np.random.default_rng(0)
         X, noise = rng.normal(size=(30, 3)), rng.normal(size=30)
         model = Known(lambda X: X[:, 0] * X[:, 1] + np.sin(X[:, 2]))
-        base = prepare(model, X, model.function(X) + noise, 5, seed=3)
+        base = prepare(model, X, model.function(X) + noise, 5, Sample(seed=3))
         told = shuffle(model, base, [1, 2])
         errors, losses, effects, both = [], [], [], []
 

@@ -11,6 +11,7 @@ from benchmarks.run import CLOSE, OPEN, section, with_section
 from widegp.kernels import Mixed
 from widegp.measure import (
     PeakMemory,
+    Setting,
     evaluation,
     exponent,
     full_scale_products,
@@ -55,7 +56,7 @@ def test_an_evaluation_is_the_bound_of_the_likelihood():
     # With every row an anchor the bound is the exact likelihood, here by NumPy alone.
     X, y = table(30, 3)
     kernel = Mixed(sigma_u2=1 / 3)
-    out = evaluation(X, y, "vfe", kernel, 0.2, rank=30)()
+    out = evaluation(X, y, kernel, 0.2, Setting("vfe", rank=30))()
     K = kernel(X) + 0.2 * np.eye(30)
     exact = (y @ np.linalg.solve(K, y) + np.linalg.slogdet(K)[1] + 30 * np.log(2 * np.pi)) / 2
     assert out.value == pytest.approx(exact, rel=1e-6)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widegp.identifiability import map_objective
+from widegp.identifiability import Computation, map_objective
 from widegp.inference.optimizers import differences
 from widegp.inference.posterior_points import posterior_points
 from widegp.kernels import Tanh
@@ -37,7 +37,7 @@ def test_a_gp_with_two_parameters_against_integration():
     rng = np.random.default_rng(4)
     X = np.linspace(-1.5, 1.5, 12)[:, None]
     y = np.sin(2 * X[:, 0]) + 0.3 * rng.standard_normal(12)
-    whole, z0 = map_objective(Tanh(), 0.1, X, y, backend="native")
+    whole, z0 = map_objective(Tanh(), 0.1, X, y, computation=Computation(backend="native"))
     labels = whole.space.labels()
     moved = [labels.index("sigma_u2"), labels.index("sigma_eps2")]
 

@@ -6,7 +6,7 @@ import pytest
 from widegp import WideGPRegressor
 from widegp.approximations.build import Builder, Dials
 from widegp.compute.backend import choose_backend
-from widegp.identifiability import map_objective
+from widegp.identifiability import Computation, map_objective
 from widegp.inference.fit import OptimizerSettings, Run
 from widegp.inference.objective import Problem, start_values
 from widegp.inference.optimizers import Task, lbfgs
@@ -68,7 +68,7 @@ def test_no_random_start_ends_lower(name):
     builder, problem, start, space = parts(X, y)
     with builder.backend.scope():
         found = optima(RUN, builder, problem, start, space)
-        objective, _ = map_objective(Mixed(), 0.04, X, y, backend="native")
+        objective, _ = map_objective(Mixed(), 0.04, X, y, computation=Computation(backend="native"))
         ends = []
         for _ in range(10):
             powers = {"sigma_a2": 3, "sigma_u2": 4, "sigma_b2": 1, "sigma_v2": 2, "sigma_eps2": 0}

@@ -14,7 +14,7 @@ from widegp import WideGPRegressor
 from widegp.approximations.dense import Dense
 from widegp.compute.backend import choose_backend
 from widegp.fitting import conditioned
-from widegp.identifiability import map_objective
+from widegp.identifiability import Computation, map_objective
 from widegp.inference.density import PosteriorDensity
 from widegp.inference.evidence import evidence, pareto_tail, smoothed
 from widegp.inference.objective import Problem
@@ -44,7 +44,7 @@ def model(data):
 
 class TestDensity:
     X, y = rows(12)
-    objective, z0 = map_objective(Mixed(), 0.1, X, y, backend="native")
+    objective, z0 = map_objective(Mixed(), 0.1, X, y, computation=Computation(backend="native"))
     density = PosteriorDensity(objective, objective)
 
     def naive(self, z):
@@ -312,7 +312,8 @@ def test_weighted_draws_against_nuts():
     from widegp.inference.sample import _drawn
 
     X, y = rows(60, 1)
-    objective, start = map_objective(ReLU(), 0.1, X, (y - y.mean()) / y.std(), backend="native")
+    y = (y - y.mean()) / y.std()
+    objective, start = map_objective(ReLU(), 0.1, X, y, computation=Computation(backend="native"))
     density = PosteriorDensity(objective, objective)
     mode = density.mode(start)
     sds, vectors = principal(mode.hessian)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,9 +25,17 @@ _LLOYD_WORK = 2e7
 _SEEDING_WORK = 2e7
 _GREEDY_WORK = 2e8
 
-KernelMatrix = Callable[[np.ndarray, np.ndarray], np.ndarray]
-KernelDiagonal = Callable[[np.ndarray], np.ndarray]
 Metric = Callable[[np.ndarray], np.ndarray]
+
+
+class Covariance(Protocol):
+    """K, as a kernel has it: between rows X (n, I) and Y (p, I), and of rows with themselves."""
+
+    def __call__(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+        """K(X, Y), (n, p)."""
+
+    def diag(self, X: np.ndarray) -> np.ndarray:
+        """K(x, x), (n,)."""
 
 
 class Anchors(NamedTuple):
@@ -40,15 +49,28 @@ class Anchors(NamedTuple):
     rows: np.ndarray | None
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """At most ``rank`` anchors by a rule of `RULES`; ``must_be_rows`` makes "kmeans" return rows."""
+
+    rank: int
+    rule: str
+    must_be_rows: bool = False
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise ValueError(f"The rule for anchors is one of {', '.join(RULES)}; got {self.rule!r}.")
+        if self.rank < 0:
+            raise ValueError(f"The rank cannot be negative; got {self.rank}.")
+
+
 def choose_anchors(
     X: np.ndarray,
-    rank: int,
-    rule: str,
+    wanted: Wanted,
     rng: np.random.Generator | int | None = None,
-    kernel: KernelMatrix | None = None,
-    kernel_diag: KernelDiagonal | None = None,
-    must_be_rows: bool = False,
+    *,
     metric: Metric | None = None,
+    kernel: Covariance | None = None,
 ) -> Anchors:
     """At most r anchors Z for the rows of X, no two of them nearer than 1e-6 of the spread of the rows.
 
@@ -62,23 +84,19 @@ def choose_anchors(
     Parameters
     ----------
     X : (n, I), scaled so that Euclidean distance weighs the inputs rightly.
-    rank : r; there are fewer anchors where X has fewer distinct rows. r >= n gives every distinct row.
-    rule : one of the above.
+    wanted : r and one of the above; there are fewer anchors where X has fewer distinct rows. r >= n gives
+        every distinct row.
     rng : generator or seed; the same one gives the same anchors.
-    kernel, kernel_diag : K(X, Y) -> (n, p) and K(x, x) -> (n,); for "greedy".
-    must_be_rows : make "kmeans" return rows of X.
     metric : X (n, I) -> u (n, J), a map of rows; distances and anchors are then those of u, which is computed
         only for the rows that the rule looks at.
+    kernel : K, for "greedy".
 
     On large tables "kmeans" works on max(20,000, 30 r) random rows, "kmeans++" (and the seeds of "kmeans") on
     max(20,000, 10 r) and "greedy" on 20,000.
     """
-    if rule not in RULES:
-        raise ValueError(f"The rule for anchors is one of {', '.join(RULES)}; got {rule!r}.")
-    if rank < 0:
-        raise ValueError(f"The rank cannot be negative; got {rank}.")
-    if rule == "greedy" and (kernel is None or kernel_diag is None):
-        raise ValueError('The rule "greedy" needs the kernel; pass kernel= and kernel_diag=.')
+    rank, rule = wanted.rank, wanted.rule
+    if rule == "greedy" and kernel is None:
+        raise ValueError('The rule "greedy" needs the kernel; pass kernel=.')
     X = as_points(X)
     at: Metric = metric or _as_they_are
     rng = np.random.default_rng(rng)
@@ -87,9 +105,9 @@ def choose_anchors(
         return _of_rows(X, _first_distinct(X, np.arange(len(X)), rank, closest, at), at)
     if rule == "random":
         return _of_rows(X, _first_distinct(X, rng.permutation(len(X)), rank, closest, at), at)
-    if rule == "greedy" and kernel is not None and kernel_diag is not None:
+    if rule == "greedy" and kernel is not None:
         rows = _sample(len(X), SAMPLE_ROWS, rng)
-        picked = rows[_pivots(X[rows].astype(np.float64), rank, kernel, kernel_diag)]
+        picked = rows[_pivots(X[rows].astype(np.float64), rank, kernel)]
         return _of_rows(X, _first_distinct(X, picked, rank, closest, at), at)
     rows = _sample(len(X), max(SAMPLE_ROWS, 30 * rank), rng)
     sample = at(X[rows]).astype(np.float64)
@@ -98,7 +116,7 @@ def choose_anchors(
         return _of_rows(X, rows[seeds], at)
     centres = _centroids(sample, seeds, rng)
     centres = centres[_first_distinct(centres, np.arange(rank), rank, closest)]
-    if must_be_rows:
+    if wanted.must_be_rows:
         return _of_rows(X, rows[_nearest_distinct(sample, centres, closest)], at)
     return Anchors(centres, None)
 
@@ -188,12 +206,12 @@ def _nearest_distinct(sample: np.ndarray, centres: np.ndarray, closest: float) -
     return _first_distinct(sample, np.array(rows, np.int64), size, closest)
 
 
-def _pivots(X: np.ndarray, rank: int, kernel: KernelMatrix, kernel_diag: KernelDiagonal) -> np.ndarray:
+def _pivots(X: np.ndarray, rank: int, kernel: Covariance) -> np.ndarray:
     """Pivots of the partial Cholesky factor K ~ G'G of K(X, X), largest residual first; ties by row.
 
     G[k] = (K(x_p, .) - G[:k, p]'G[:k]) / sqrt(R_pp),  R = diag K - sum_k G[k]^2.
     """
-    residual = np.array(kernel_diag(X), np.float64)
+    residual = np.array(kernel.diag(X), np.float64)
     enough = _RESIDUAL * residual.sum()
     G = np.empty((rank, len(X)))
     pivots = np.empty(rank, np.int64)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from widegp.estimator import WideGPRegressor
 from widegp.fitted import FittedGP
-from widegp.importance import rank_columns
+from widegp.importance import Sample, rank_columns
 from widegp.kernels.base import CURVE_POINTS as KERNEL_POINTS
 from widegp.kernels.base import Kernel
 from widegp.progress import Listener, Progress
@@ -92,7 +92,7 @@ def explain(
     sources = single_inputs(names) if sources is None else sources
     shown = Shown.of(model, outputs)
     if ranking is None:
-        ranking = rank_columns(shown.model, X, y, sources, seed, progress)
+        ranking = rank_columns(shown.model, X, y, sources, Sample(seed), progress)
     order = _order(ranking, sources)
     curves: list[dict[str, Any]] = []
     for k in order[:top]:

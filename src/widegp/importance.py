@@ -68,6 +68,16 @@ class Shuffles(NamedTuple):
         )
 
 
+class Sample(NamedTuple):
+    """Which rows are drawn to shuffle; ``most`` bounds the predictions further than `prepare` does."""
+
+    seed: int = 0
+    most: int | None = None
+
+
+DRAWN = Sample()
+
+
 @dataclass(frozen=True, eq=False)
 class ColumnStudy:
     """What a model of a table keeps to explain itself by rows that its fit has not seen.
@@ -79,13 +89,10 @@ class ColumnStudy:
     ranking: dict[str, Any]
 
     @classmethod
-    def of(
-        cls, fitted: Any, X: np.ndarray, y: np.ndarray, sources: Sequence[Source], seed: int,
-        most: int | None = None,
-    ) -> Self:  # fmt: skip
-        """``most`` bounds the predictions further than `prepare` does."""
-        kept = np.sort(np.random.default_rng(seed).permutation(len(X))[:KEPT_ROWS])
-        return cls(X[kept], rank_columns(fitted, X, y, sources, seed, most=most))
+    def of(cls, fitted: Any, X: np.ndarray, y: np.ndarray, sources: Sequence[Source], sample: Sample) -> Self:
+        """Of held-out rows X (s, I) with targets y."""
+        kept = np.sort(np.random.default_rng(sample.seed).permutation(len(X))[:KEPT_ROWS])
+        return cls(X[kept], rank_columns(fitted, X, y, sources, sample))
 
 
 def rank_columns(
@@ -93,9 +100,8 @@ def rank_columns(
     X: np.ndarray,
     y: np.ndarray | None,
     sources: Sequence[Source],
-    seed: int = 0,
+    sample: Sample = DRAWN,
     progress: Listener | None = None,
-    most: int | None = None,
 ) -> dict[str, Any]:
     """`shuffle` of each column, and of columns that move together as one; JSON-able.
 
@@ -108,7 +114,7 @@ def rank_columns(
     groups = groups_together(correlations(X[:KEPT_ROWS], [source.inputs for source in sources]))
     joint = [tuple(j for k in group for j in sources[k].inputs) for group, _ in groups]
     shuffled = [source.inputs for source in sources] + joint
-    base = prepare(fitted, X, y, len(shuffled), seed, most)
+    base = prepare(fitted, X, y, len(shuffled), sample)
     found = []
     for done, inputs in enumerate(shuffled):
         if progress is not None:
@@ -123,14 +129,14 @@ def rank_columns(
 
 
 def prepare(
-    fitted: Any, X: np.ndarray, y: np.ndarray | None, n_groups: int, seed: int = 0, most: int | None = None
+    fitted: Any, X: np.ndarray, y: np.ndarray | None, n_groups: int, sample: Sample = DRAWN
 ) -> Shuffles:
-    """As many rows and repeats as the bound on predictions allows for ``n_groups`` columns, and ``most``."""
+    """As many rows and repeats as the bounds on predictions allow for ``n_groups`` columns."""
     held = getattr(fitted, "fitted_", fitted)
     first = held[0] if isinstance(held, tuple) else held
     predictions = PREDICTIONS if first.rows is None else PREDICTIONS_SLOW
-    predictions = predictions if most is None else min(most, predictions)
-    rows = np.random.default_rng(seed).permutation(len(X))[: max(LEAST_ROWS, predictions // n_groups)]
+    predictions = predictions if sample.most is None else min(sample.most, predictions)
+    rows = np.random.default_rng(sample.seed).permutation(len(X))[: max(LEAST_ROWS, predictions // n_groups)]
     rows = rows[: len(rows) // 2 * 2]
     X, y = X[rows], None if y is None else np.asarray(y, float)[rows]
     shifts = _shifts(len(X), predictions // (len(X) * n_groups))

@@ -95,15 +95,17 @@ def _peak_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def likelihood(
-    X: np.ndarray,
-    name: str,
-    kernel: Any,
-    rank: int,
-    neighbors: int = 0,
-    anchors: str = "random",
-    backend: str = "auto",
-) -> tuple[Any, Any]:
+@dataclass(frozen=True)
+class Setting:
+    """An approximation by its name, with ``rank`` anchors by the rule ``anchors`` and so many neighbours."""
+
+    name: str
+    rank: int
+    neighbors: int = 0
+    anchors: str = "random"
+
+
+def likelihood(X: np.ndarray, kernel: Any, setting: Setting, backend: str = "auto") -> tuple[Any, Any]:
     """The likelihood of an approximation, with the builder that knows its backend.
 
     Call ``evaluate(kernel, Observed(y, noise))`` of it inside ``builder.backend.scope()``.
@@ -115,25 +117,26 @@ def likelihood(
 
     engine = make_engine("auto", backend)
     chosen = choose_backend(kernel, backend_for(engine, backend))
-    builder = Builder(X, Dials(name, rank, neighbors, anchors, "random", None), chosen, 0, engine)
+    dials = Dials(setting.name, setting.rank, setting.neighbors, setting.anchors, "random", None)
+    builder = Builder(X, dials, chosen, 0, engine)
     with chosen.scope():
         return builder, builder.build(kernel)
 
 
 def evaluation(
-    X: np.ndarray, y: np.ndarray, name: str, kernel: Any, noise: float, rank: int, neighbors: int = 0
+    X: np.ndarray, y: np.ndarray, kernel: Any, noise: float, setting: Setting
 ) -> Callable[[], Any]:
     """One objective with gradient as a function of no arguments; making it searches and places anchors."""
     from widegp.approximations.evaluation import Observed
 
-    builder, built = likelihood(X, name, kernel, rank, neighbors)
+    builder, built = likelihood(X, kernel, setting)
     observed = Observed(y, noise)
 
     def work() -> Any:
         with builder.backend.scope():
             out = built.evaluate(kernel, observed)
         if out.problem:
-            raise ArithmeticError(f"The {name} objective failed: {out.problem}.")
+            raise ArithmeticError(f"The {setting.name} objective failed: {out.problem}.")
         return out
 
     return work
@@ -311,13 +314,13 @@ def survey(
     kernel = Mixed(sigma_u2=1 / INPUTS)
     for n in sizes:
         X, y = table(n, INPUTS)
-        work = evaluation(X, y, "vfe", kernel, NOISE, rank)
+        work = evaluation(X, y, kernel, NOISE, Setting("vfe", rank))
         products = vfe_products(n, INPUTS, rank, repeats)
         yield Figure("evaluation, vfe", n, timed(work, repeats).median, products)
         points = kernel.embedding(X)
         search = partial(nearest_earlier, points, neighbors)
         yield Figure("search for neighbours", n, timed(search, 1).median)
-        work = evaluation(X, y, "full-scale", kernel, NOISE, full_scale_rank, neighbors)
+        work = evaluation(X, y, kernel, NOISE, Setting("full-scale", full_scale_rank, neighbors))
         products = full_scale_products(n, INPUTS, full_scale_rank, neighbors, repeats)
         yield Figure("evaluation, full-scale", n, timed(work, repeats).median, products)
     for name, size in (("vfe", rank), ("full-scale", full_scale_rank)):

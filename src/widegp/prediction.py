@@ -64,14 +64,14 @@ class Posterior(Protocol):
     kernel: Kernel
     noise: float
 
-    def numbers(self) -> tuple[Any, ...]:
-        """The arguments of ``mean`` and ``moments`` between backend and rows."""
+    def numbers(self) -> Any:
+        """The kernel and the arrays that ``mean`` and ``moments`` take between backend and rows, by name."""
 
     def bytes_per_row(self, neighbors: int) -> int: ...
 
-    def mean(self, backend: Backend, *numbers: Any) -> Any: ...
+    def mean(self, backend: Backend, numbers: Any, *rows: Any) -> Any: ...
 
-    def moments(self, backend: Backend, *numbers: Any) -> tuple[Any, Any]: ...
+    def moments(self, backend: Backend, numbers: Any, *rows: Any) -> tuple[Any, Any]: ...
 
     def joint(self, backend: Backend, X: np.ndarray, near: Any) -> tuple[np.ndarray, np.ndarray]: ...
 
@@ -133,7 +133,7 @@ class Predictor:
     def _by_blocks(self, formula: str, X: np.ndarray, out: np.ndarray) -> None:
         """Streamed in blocks whose work fits PREDICT_BYTES or an accelerator; rows share no neighbours."""
         size, kind = self._block_rows(len(X)), type(self.posterior)
-        bound: tuple[Any, ...] = (getattr(kind, formula), self.backend, *self._resident)
+        bound: tuple[Any, ...] = (getattr(kind, formula), self.backend, self._resident)
         if self.rows is not None:
             each: Any = kind
             bound = (each.each, *bound[1:], self.noise)
@@ -161,7 +161,7 @@ class Predictor:
         def work(group: Group) -> None:
             near, made_before = self.given(group, kept)
             for part in in_parts(group.rows, size):
-                made = fn(*self._resident, X[part], near, made_before)
+                made = fn(self._resident, X[part], near, made_before)
                 _fill(out, part, made, len(part))
 
         in_threads(work, sorted(self.rows.groups(X), key=lambda group: group.cell not in kept))
@@ -179,7 +179,7 @@ class Predictor:
         if found is None:
             posterior: Any = self.posterior
             make = self.backend.compiled(type(posterior).given, self.backend)
-            factor, weights = make(*self._resident, *rows)
+            factor, weights = make(self._resident, *rows)
             self.rows.check(factor.e)
             self.factors.put(group.cell, factor)
             self.weights.put(group.cell, weights)
@@ -191,8 +191,7 @@ class Predictor:
         assert self.rows is not None
         size, m = self._block_rows(len(X)), self.rows.set_size
         parts = [(part, group.near) for group in self.rows.groups(X) for part in in_parts(group.rows, size)]
-        kind, numbers = type(self.posterior), (self.noise, *self._resident)
-        fn = partial(_at_cell, (kind, formula), self.backend, m, *numbers)
+        fn = partial(_at_cell, (type(self.posterior), formula), self.backend, m, self.noise, self._resident)
         engine = self._place
         step = BLOCKS_AHEAD * engine.parallel_blocks
         for start in range(0, len(parts), step):
@@ -213,11 +212,12 @@ class Predictor:
         return min(1 << (size.bit_length() - 1), 1 << max(n_rows - 1, 0).bit_length())
 
     @cached_property
-    def _resident(self) -> tuple[Any, ...]:
+    def _resident(self) -> Any:
         """The posterior's numbers where the backend computes: a device is sent them once."""
         with self.backend.scope():
-            kernel, *arrays = self.posterior.numbers()
-            return kernel, *(self.backend.xp.asarray(part) for part in arrays)
+            numbers = self.posterior.numbers()
+            kernel, *arrays = numbers
+            return type(numbers)(kernel, *(self.backend.xp.asarray(part) for part in arrays))
 
     def _factor(self, group: Group) -> Any:
         return self.given(group, self.factors)[1].V
@@ -256,21 +256,22 @@ def _fill(out: np.ndarray, rows: slice | np.ndarray, made: Any, count: int) -> N
         own[rows] = np.asarray(values)[:count]
 
 
-def _at_block(alone: bool, formula: Any, backend: Backend, *numbers_and_block: Any) -> Any:
-    """``formula`` as a block function, which may run in another process; ``alone`` without neighbours."""
-    *numbers, block = numbers_and_block
+def _at_block(alone: bool, formula: Any, backend: Backend, *rest: Any) -> Any:
+    """``formula`` as a block function, which may run in another process; ``alone`` without neighbours, and
+    otherwise with the noise among what it is bound to."""
+    *bound, block = rest
     with backend.scope():
-        return formula(backend, *numbers, block.X if alone else block)
+        return formula(backend, *bound, block.X if alone else block)
 
 
-def _at_cell(formula: tuple[Any, str], backend: Backend, m: int, noise: float, *rest: Any) -> Any:
+def _at_cell(
+    formula: tuple[Any, str], backend: Backend, m: int, noise: float, numbers: Any, block: Block
+) -> Any:
     """A formula of a posterior at the own rows of a block, given the m rows that follow them."""
     kind, name = formula
-    *numbers, block = rest
-    assert isinstance(block, Block)
     own = slice(block.n_own, block.n_own + m)
     with backend.scope():
         near = block.X[own]
-        given, weights = kind.given(backend, *numbers, near, block.y[own], noise * block.spread[own])
+        given, weights = kind.given(backend, numbers, near, block.y[own], noise * block.spread[own])
         made = weights if name == "mean" else given
-        return getattr(kind, name)(backend, *numbers, block.X[: block.n_own], near, made)
+        return getattr(kind, name)(backend, numbers, block.X[: block.n_own], near, made)

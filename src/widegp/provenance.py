@@ -13,10 +13,17 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from widegp.data.errors import quoted
+from widegp.data.tables import TableSource
 from widegp.notices import in_words
 from widegp.table_split import Split, TableSettings
 
 LIBRARIES = ("widegp", "numpy", "scipy", "scikit-learn", "jax", "numba", "pyarrow")
+
+
+def of_table(table: TableSource, rows: int) -> dict[str, Any]:
+    """Which file it was, if one, and how many of its rows have a target."""
+    path = None if table.path is None else str(table.path)
+    return {"path": path, "sha256": table.sha256(), "rows": rows}
 
 
 def of_split(split: Split, settings: TableSettings) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Stacks:
     posterior: Any
     backend: Any
     rows: TrainingRows
-    numbers: tuple[Any, ...]
+    numbers: Any
     limit: int
     sends: bool = field(init=False)
 

@@ -23,11 +23,11 @@ from widegp.data.ranges import outside_range
 from widegp.data.tables import TableError, open_table
 from widegp.estimator import WideGPRegressor, unfitted
 from widegp.held_out import HeldOut, HeldOutClasses
-from widegp.importance import LEAST_ROWS, ColumnStudy
+from widegp.importance import LEAST_ROWS, ColumnStudy, Sample
 from widegp.notices import Notice, in_words
 from widegp.persist import ModelFileError, TablePart, load_with_table, save_model
 from widegp.progress import Listener
-from widegp.provenance import news, of_choice, of_machine, of_split, warned
+from widegp.provenance import news, of_choice, of_machine, of_split, of_table, warned
 from widegp.sources import source_columns
 from widegp.table_split import Split, TableSettings, split_table
 from widegp.table_targets import TableTarget, observed, target_from, target_of
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from widegp.fitted import FittedGP
     from widegp.predictive import Predictive
 
+NO_YARDSTICK: Mapping[str, Any] = MappingProxyType({"yardstick": None})
 # Rows of a table that are predicted at once.
 BATCH_ROWS = 16384
 
@@ -135,21 +136,12 @@ class TableModel:
             regressor = predicted.fitted(split, asked, stage.fitting)
             split = stage.thinned(split, partial(predicted.mean, regressor), chosen.seed)
             found = Scored.of(predicted, regressor, split, chosen.seed, stage)
-        beside: dict[str, Any] = {"yardstick": None}
-        if yardstick and found.held_out is not None and stage.allows(BOOSTING):
-            stage(BOOSTING)
-            beside = predicted.beside(split, found.held_out, chosen.seed)
-        given = regressor
-        if found.held_out is not None and not keep_held_out and stage.allows(CONDITIONING):
-            stage(CONDITIONING)
-            given = predicted.conditioned(regressor, split)
+        beside = found.beside(predicted, split, chosen.seed, stage) if yardstick else NO_YARDSTICK
+        given = regressor if keep_held_out else found.conditioned(predicted, regressor, split, stage)
         provenance = {
             "command": command,
             "date": date.isoformat(timespec="seconds"),
-            "table": {
-                "path": None if table.path is None else str(table.path), "sha256": table.sha256(),
-                "rows": len(split.targets),
-            },
+            "table": of_table(table, len(split.targets)),
             "settings": {k: v for k, v in settings.items() if k != "checkpoint"},
             "rows_conditioned_on": len(split.y if given is regressor else split.targets),
             "seconds": round(stage.spent, 3),
@@ -365,5 +357,21 @@ class Scored(NamedTuple):
             # By the model that was scored: one that has seen these rows would make columns look needed.
             view = predicted.view(model)
             ranked = view if hasattr(view, "predict_proba") else view.fitted_
-            study = ColumnStudy.of(ranked, X, y, source_columns(split.encoder), seed, most)
+            study = ColumnStudy.of(ranked, X, y, source_columns(split.encoder), Sample(seed, most))
         return cls(held_out, study, predicted.noted(model, split))
+
+    def beside(
+        self, predicted: TableTarget, split: Split, seed: int, stage: CommandTime
+    ) -> Mapping[str, Any]:
+        """What gradient boosting makes of the same rows, where some are held out and there is time for it."""
+        if self.held_out is None or not stage.allows(BOOSTING):
+            return NO_YARDSTICK
+        stage(BOOSTING)
+        return predicted.beside(split, self.held_out, seed)
+
+    def conditioned(self, predicted: TableTarget, model: Any, split: Split, stage: CommandTime) -> Any:
+        """The model given the held-out rows too, where there are some and time for it."""
+        if self.held_out is None or not stage.allows(CONDITIONING):
+            return model
+        stage(CONDITIONING)
+        return predicted.conditioned(model, split)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from widegp.identifiability import fisher_information, four_components, plot_spectra
+from widegp.identifiability import Blocks, fisher_information, four_components, plot_spectra
 from widegp.identifiability.coordinates import coordinates
 from widegp.identifiability.derivatives import Covariance, conditional_information, whiten
 from widegp.kernels import LeakyReLU, Mixed, Mixture, ReLU
@@ -114,7 +116,7 @@ def test_rows_add_what_they_tell_given_the_others():
 def test_blocks_agree_with_the_exact_information(n_inputs):
     X = uniform(800, n_inputs)
     exact = fisher_information(Mixed(), None, X, "exact")
-    blocks = fisher_information(Mixed(), None, X, "blocks", rank=400, block_rows=100, max_blocks=None)
+    blocks = fisher_information(Mixed(), None, X, "blocks", Blocks(rank=400, block_rows=100, max_blocks=None))
     ratio = [blocks.log_standard_errors()[n] / exact.log_standard_errors()[n] for n in NAMES]
     np.testing.assert_allclose(ratio, 1.0, atol=0.12)
     assert blocks.condition_number == pytest.approx(exact.condition_number, rel=0.15)
@@ -123,9 +125,9 @@ def test_blocks_agree_with_the_exact_information(n_inputs):
 
 def test_a_sample_of_blocks_stands_for_all():
     X = uniform(800, 3)
-    dials = {"rank": 400, "block_rows": 50, "seed": 3}
-    every = fisher_information(Mixed(), None, X, "blocks", max_blocks=None, **dials)
-    some = fisher_information(Mixed(), None, X, "blocks", max_blocks=4, **dials)
+    dials = Blocks(rank=400, block_rows=50, seed=3)
+    every = fisher_information(Mixed(), None, X, "blocks", replace(dials, max_blocks=None))
+    some = fisher_information(Mixed(), None, X, "blocks", replace(dials, max_blocks=4))
     np.testing.assert_allclose(np.diag(some.matrix), np.diag(every.matrix), rtol=0.15)
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.optimize import brentq, minimize
 
-from widegp.identifiability import map_objective, plot_profile, profile
+from widegp.identifiability import Computation, Steps, map_objective, plot_profile, profile
 from widegp.kernels import Mixed, ReLU
 
 
@@ -62,7 +62,7 @@ def test_white_noise_has_the_closed_form_profile_of_its_variance():
     # Almost no signal: y is white noise of variance s, and the rest of the likelihood is flat.
     kernel = ReLU(sigma_a2=1e-6, sigma_u2=1e-6, sigma_b2=1e-6, sigma_v2=1e-6)
     objective, start = map_objective(kernel, 0.5, rng.normal(size=(200, 1)), y, priors=None)
-    found = profile(objective, start, "sigma_eps2", np.geomspace(0.3, 0.8, 25), max_iter=0)
+    found = profile(objective, start, "sigma_eps2", np.geomspace(0.3, 0.8, 25), Steps(max_iter=0))
     best = np.mean(y**2)
 
     def drop(s):
@@ -79,7 +79,7 @@ def test_a_flat_parameter_is_open_on_its_flat_side():
     # A ReLU draw: alpha matters only as a slope; w near 0 makes large drops impossible towards w = 0.
     X, y = table(Mixed(w=0.02, alpha=0.2), 0.05)
     objective, start = map_objective(Mixed(w=0.02, alpha=0.2), 0.05, X, y, priors={"w": None})
-    found = profile(objective, start, "w", max_points=4)
+    found = profile(objective, start, "w", steps=Steps(max_points=4))
     assert found.interval[0] is None
     assert "below" in str(found)
 
@@ -88,7 +88,8 @@ def test_neighbours_and_anchors_serve_as_well():
     X, y = table(Mixed(), 0.1, n=300)
     grid = [0.07, 0.14]
     exact, start = map_objective(Mixed(), 0.1, X, y)
-    near, begin = map_objective(Mixed(), 0.1, X, y, approximation="full-scale", rank=60, neighbors=30)
+    by = Computation("full-scale", rank=60, neighbors=30)
+    near, begin = map_objective(Mixed(), 0.1, X, y, computation=by)
     first, second = profile(exact, start, "sigma_eps2", grid), profile(near, begin, "sigma_eps2", grid)
     np.testing.assert_allclose(first.curve[[0, -1]], second.curve[[0, -1]], atol=0.35)
 

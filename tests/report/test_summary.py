@@ -12,7 +12,7 @@ from widegp.inference.parameters import declared_parameters
 from widegp.inference.priors import resolve_priors
 from widegp.inference.result import Direction, Reason
 from widegp.kernels import Mixed
-from widegp.report import render_html, summarise
+from widegp.report import own_explanation, render_html, summarise
 from widegp.report.calibration import coverage
 from widegp.report.formatting import clean, exact, memory, moment, number, percent, plain, seconds, short
 from widegp.report.summary import quantile_plot, residual_trend, rmse_error
@@ -99,7 +99,7 @@ def test_a_summary_needs_no_sample_and_the_page_no_finite_interval(model, held_o
     upper, density = held_out.upper.copy(), held_out.log_density.copy()
     upper[:5], density[3] = np.inf, -np.inf
     endless = dataclasses.replace(held_out, upper=upper, log_density=density)
-    told = summarise(model, endless, feature_names=HOSTILE)
+    told = summarise(model, endless, explanation=own_explanation(model, HOSTILE))
     ranked = [item["index"] for item in told["explanation"]["inputs"]]
     assert ranked == list(np.argsort(-model.params_["sigma_u2"]))
     assert told["scores"]["nll"] is None

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from widegp.anchors import Anchors, choose_anchors
+from widegp.anchors import Anchors, Wanted, choose_anchors
 from widegp.approximations.base import Approximation
 from widegp.approximations.evaluation import Likelihood
 from widegp.approximations.layout import Dials, Layout
@@ -154,16 +154,16 @@ class Builder:
         """Anchors by distance in the metric; the paper's approximations need rows, and get its rule."""
         dials, rng = self.dials, np.random.default_rng(self.seed)
         if self.approximation.anchors == "rows" or dials.anchors == "greedy":
-            return choose_anchors(
-                self.X, dials.rank, dials.anchors, rng, kernel, kernel.diag, must_be_rows=True
-            )
+            rows = Wanted(dials.rank, dials.anchors, must_be_rows=True)
+            return choose_anchors(self.X, rows, rng, kernel=kernel)
+        wanted = Wanted(dials.rank, dials.anchors)
         if metric == "kernel":
-            chosen = choose_anchors(self.X, dials.rank, dials.anchors, rng, metric=kernel.embedding)
+            chosen = choose_anchors(self.X, wanted, rng, metric=kernel.embedding)
             if chosen.rows is None:
                 return Anchors(kernel.unembedding(chosen.points, self.X.shape[1]), None)
             return Anchors(self.X[chosen.rows], chosen.rows)
         weights = np.sqrt(kernel.input_weights(self.X.shape[1]))
         # A weight of zero could not be undone; inputs below a thousandth are as good as ignored.
         weights = np.maximum(weights / weights.max(), 1e-3)
-        chosen = choose_anchors(self.X, dials.rank, dials.anchors, rng, metric=lambda X: X * weights)
+        chosen = choose_anchors(self.X, wanted, rng, metric=lambda X: X * weights)
         return Anchors(chosen.points / weights, chosen.rows)

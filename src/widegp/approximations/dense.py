@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -123,6 +123,15 @@ def _from_factor(
     return value, alpha, backend.cross_pullback(kernel, X, X, Cotangent(K_bar)), xp.diagonal(K_bar)
 
 
+class Numbers(NamedTuple):
+    """kernel, rows X (n, I), alpha (n,) and L (n, n): what the formulas of the posterior need."""
+
+    kernel: Kernel
+    X: Array
+    alpha: Array
+    L: Array
+
+
 @saveable
 @dataclass(frozen=True)
 class DensePosterior:
@@ -134,26 +143,24 @@ class DensePosterior:
     alpha: np.ndarray
     L: np.ndarray
 
-    def numbers(self) -> tuple[Any, ...]:
-        return self.kernel, self.X, self.alpha, self.L
+    def numbers(self) -> Numbers:
+        return Numbers(self.kernel, self.X, self.alpha, self.L)
 
     def bytes_per_row(self, neighbors: int) -> int:
         """Of work for each new row."""
         return 24 * len(self.X)
 
     @staticmethod
-    def moments(
-        backend: Backend, kernel: Kernel, X: Array, alpha: Array, L: Array, new: Array
-    ) -> tuple[Array, Array]:
+    def moments(backend: Backend, numbers: Numbers, new: Array) -> tuple[Array, Array]:
         """mu = k*'alpha, Var f = k** - |L^-1 k*|^2, eq. (gp_pred_mom_pt), at rows ``new`` (q, I)."""
-        K = backend.cross(kernel, new, X)
-        half = backend.solve_lower(L, K.T)
-        return K @ alpha, backend.diagonal(kernel, new) - (half * half).sum(0)
+        K = backend.cross(numbers.kernel, new, numbers.X)
+        half = backend.solve_lower(numbers.L, K.T)
+        return K @ numbers.alpha, backend.diagonal(numbers.kernel, new) - (half * half).sum(0)
 
     @staticmethod
-    def mean(backend: Backend, kernel: Kernel, X: Array, alpha: Array, L: Array, new: Array) -> Array:
+    def mean(backend: Backend, numbers: Numbers, new: Array) -> Array:
         """The mean of `moments` alone."""
-        return backend.cross(kernel, new, X) @ alpha
+        return backend.cross(numbers.kernel, new, numbers.X) @ numbers.alpha
 
     def grown(self, backend: Backend, X: np.ndarray, observed: Observed) -> Grown:
         """L~ = [[L, 0], [H', M]],  H = L^-1 K_*,  M M' = K_** + noise - H'H,  t = M^-1 (y_* - H' L^-1 y),

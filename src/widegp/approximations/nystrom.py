@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -159,6 +159,15 @@ def _weighted_cross(backend: Backend, kernel: Kernel, Z: Any, weights: Any, bloc
         return (backend.cross(kernel, block.X, Z) @ weights) * block.weight
 
 
+class Numbers(NamedTuple):
+    """kernel, anchors Z (r, I), W (r, r) and g (r,): what the formulas of the posterior need."""
+
+    kernel: Kernel
+    Z: Any
+    W: Any
+    g: Any
+
+
 @saveable
 @dataclass(frozen=True)
 class NystromPosterior:
@@ -195,23 +204,23 @@ class NystromPosterior:
         beta = np.linalg.solve(gram, self.gram @ self.beta + b.T @ observed.y)
         return Grown(replace(self, beta=beta, gram=gram), (observed.y - b @ self.beta) / sd, np.log(sd))
 
-    def numbers(self) -> tuple[Any, ...]:
-        return self.kernel, self.Z, self.W, self.beta
+    def numbers(self) -> Numbers:
+        return Numbers(self.kernel, self.Z, self.W, self.beta)
 
     def bytes_per_row(self, neighbors: int) -> int:
         """Of work for each new row."""
         return 24 * len(self.Z)
 
     @staticmethod
-    def moments(backend: Backend, kernel: Kernel, Z: Any, W: Any, beta: Any, X: Any) -> tuple[Any, Any]:
+    def moments(backend: Backend, numbers: Numbers, X: Any) -> tuple[Any, Any]:
         """mu = b*'g, Var f = k** - |b*|^2, eq. (gp_pred_mom_pt) literally, at new rows X (q, I)."""
-        b = backend.matmul(backend.cross(kernel, X, Z), W)
-        return b @ beta, backend.diagonal(kernel, X) - (b * b).sum(1)
+        b = backend.matmul(backend.cross(numbers.kernel, X, numbers.Z), numbers.W)
+        return b @ numbers.g, backend.diagonal(numbers.kernel, X) - (b * b).sum(1)
 
     @staticmethod
-    def mean(backend: Backend, kernel: Kernel, Z: Any, W: Any, beta: Any, X: Any) -> Any:
+    def mean(backend: Backend, numbers: Numbers, X: Any) -> Any:
         """The mean of `moments` alone."""
-        return backend.matmul(backend.cross(kernel, X, Z), W) @ beta
+        return backend.matmul(backend.cross(numbers.kernel, X, numbers.Z), numbers.W) @ numbers.g
 
     def joint(self, backend: Backend, X: np.ndarray, near: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Mean (q,) and covariance (q, q) of f at new rows X (q, I)."""

@@ -15,6 +15,20 @@ from widegp.registry import saveable
 Array = Any
 
 
+class Numbers(NamedTuple):
+    """kernel, anchors Z (r, I), W (r, r), beta (r,) and L_B (r, r): what its formulas need."""
+
+    kernel: Kernel
+    Z: Array
+    W: Array
+    beta: Array
+    L_B: Array
+
+    def features(self, backend: Backend, X: Array) -> Array:
+        """Phi = K(X, Z) W  at rows X (q, I): (q, r)."""
+        return backend.matmul(backend.cross(self.kernel, X, self.Z), self.W)
+
+
 class Given(NamedTuple):
     """What m training rows N say of every new row that conditions on them, made once for all of these rows.
 
@@ -52,8 +66,8 @@ class FamilyPosterior:
     L_B: np.ndarray
     neighbors: int | None = None
 
-    def numbers(self) -> tuple[Any, ...]:
-        return self.kernel, self.Z, self.W, self.beta, self.L_B
+    def numbers(self) -> Numbers:
+        return Numbers(self.kernel, self.Z, self.W, self.beta, self.L_B)
 
     def bytes_per_row(self, neighbors: int) -> int:
         """Of work for each new row, given so many training rows of its own."""
@@ -66,13 +80,10 @@ class FamilyPosterior:
         return 8 * (neighbors * (neighbors + n_inputs + rank + 2) + rank)
 
     @staticmethod
-    def given(
-        backend: Backend, kernel: Kernel, Z: Array, W: Array, beta: Array, L_B: Array, X: Array, y: Array,
-        noise: Array,
-    ) -> tuple[Given, Weights]:  # fmt: skip
+    def given(backend: Backend, numbers: Numbers, X: Array, y: Array, noise: Array) -> tuple[Given, Weights]:
         """From training rows X (m, I), y (m,) and their noise variances (m,)."""
-        phi = backend.matmul(backend.cross(kernel, X, Z), W)
-        R = backend.cross(kernel, X, X) - phi @ phi.T
+        W, beta, phi = numbers.W, numbers.beta, numbers.features(backend, X)
+        R = backend.cross(numbers.kernel, X, X) - phi @ phi.T
         L = backend.cholesky(R + backend.xp.diag(noise))
         inverse = backend.invert_lower(L)
         V = backend.packed(inverse)
@@ -81,19 +92,19 @@ class FamilyPosterior:
 
     @staticmethod
     def mean(
-        backend: Backend, kernel: Kernel, Z: Array, W: Array, beta: Array, L_B: Array, X: Array,
-        near: Array | None = None, weights: Weights | None = None,
+        backend: Backend, numbers: Numbers, X: Array, near: Array | None = None,
+        weights: Weights | None = None,
     ) -> Array:  # fmt: skip
         """The mean of `moments` alone, without a product of matrices beyond those of the kernel."""
         if weights is None:
-            return backend.matmul(backend.cross(kernel, X, Z), W) @ beta
-        return backend.cross(kernel, X, near) @ weights.g + backend.cross(kernel, X, Z) @ weights.u
+            return numbers.features(backend, X) @ numbers.beta
+        kernel = numbers.kernel
+        return backend.cross(kernel, X, near) @ weights.g + backend.cross(kernel, X, numbers.Z) @ weights.u
 
     @staticmethod
     def moments(
-        backend: Backend, kernel: Kernel, Z: Array, W: Array, beta: Array, L_B: Array, X: Array,
-        near: Array | None = None, given: Given | None = None,
-    ) -> tuple[Array, Array]:  # fmt: skip
+        backend: Backend, numbers: Numbers, X: Array, near: Array | None = None, given: Given | None = None
+    ) -> tuple[Array, Array]:
         """mu = phi*'beta + h'e,  Var f = K** - |phi*|^2 - |h|^2 + |L_B^-1 phi~*|^2  at new rows X (q, I),
         given training rows ``near`` (m, I), of which ``given`` was made;
 
@@ -101,27 +112,25 @@ class FamilyPosterior:
         and vfe too: what the anchors cannot explain is missing from their likelihood, not from their
         prediction.
         """
-        phi = backend.matmul(backend.cross(kernel, X, Z), W)
-        mean, d = phi @ beta, backend.diagonal(kernel, X) - (phi * phi).sum(1)
+        kernel, phi = numbers.kernel, numbers.features(backend, X)
+        mean, d = phi @ numbers.beta, backend.diagonal(kernel, X) - (phi * phi).sum(1)
         if given is not None:
             h = given.V @ backend.cross(kernel, near, X) - given.F @ phi.T
             mean, d = mean + h.T @ given.e, d - (h * h).sum(0)
             phi = phi - h.T @ given.F
-        half = backend.solve_lower(L_B, phi.T)
+        half = backend.solve_lower(numbers.L_B, phi.T)
         return mean, backend.xp.maximum(d, 0.0) + (half * half).sum(0)
 
     @staticmethod
-    def each(
-        backend: Backend, kernel: Kernel, Z: Array, W: Array, beta: Array, L_B: Array, noise: Array,
-        block: Block,
-    ) -> tuple[Array, Array]:  # fmt: skip
+    def each(backend: Backend, numbers: Numbers, noise: Array, block: Block) -> tuple[Array, Array]:
         """`moments` at the own rows of a block, each given training rows of its own: its neighbours there.
 
         mu = a*'y_N + phi~*'beta,  Var f = d* - noise + phi~*'B^-1 phi~*.
         """
-        rows = backend.condition(kernel, noise, block, backend.matmul(backend.cross(kernel, block.X, Z), W))
-        half = backend.solve_lower(L_B, rows.features.T)
-        return rows.features @ beta - rows.y, backend.xp.maximum(rows.d - noise, 0.0) + (half * half).sum(0)
+        rows = backend.condition(numbers.kernel, noise, block, numbers.features(backend, block.X))
+        half = backend.solve_lower(numbers.L_B, rows.features.T)
+        variance = backend.xp.maximum(rows.d - noise, 0.0) + (half * half).sum(0)
+        return rows.features @ numbers.beta - rows.y, variance
 
     def given_block(self, backend: Backend, block: Block, residual: bool) -> Grown:
         """The posterior given the own rows of a block too, and how each was foretold from those before it.
@@ -155,7 +164,7 @@ class FamilyPosterior:
         self, backend: Backend, block: Block, residual: bool
     ) -> tuple[Array, Array, Array, Array]:
         """phi~, y~, d of the own rows of a block, and the variance R_ii that d leaves out."""
-        phi = backend.matmul(backend.cross(self.kernel, block.X, self.Z), self.W)
+        phi = self.numbers().features(backend, block.X)
         if block.neighbors.shape[1]:
             features, y, d, _ = backend.condition(self.kernel, self.noise, block, phi)
             return features, y, d, 0.0

@@ -84,7 +84,10 @@ def block_pullback(
     that `block_sums_kept` left.
     """
     with backend.scope():
-        return _block_pullback(backend, rule, model, bar, block, kept, False)[0]
+        if rule.residual:
+            return _residual_pullback(backend, model, bar, block, by_row=False)[0]
+        F = _features(backend, rule, model, block) if kept is None else kept
+        return _pullback(backend, rule, model, bar, block, F)
 
 
 def block_pullback_by_row(
@@ -92,7 +95,10 @@ def block_pullback_by_row(
 ) -> tuple[BlockGradient, RowBars]:
     """`block_pullback`, and dF/d(y, spread) of the block's rows."""
     with backend.scope():
-        return _block_pullback(backend, rule, model, bar, block, kept, True)
+        if rule.residual:
+            return _residual_pullback(backend, model, bar, block, by_row=True)
+        F = _features(backend, rule, model, block) if kept is None else kept
+        return _pullback(backend, rule, model, bar, block, F), _row_bars(backend, rule, model, bar, block, F)
 
 
 def block_rows_alone(
@@ -106,16 +112,6 @@ def block_rows_alone(
         cotangents = RowCotangents(bar.A, bar.b, bar.q, bar.log_d)
         features = _whitened(backend, model, block)
         return 0.0, backend.row_pullback(model.kernel, model.noise, block, features, cotangents)
-
-
-def _block_pullback(
-    backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block, kept: Array | None, by_row: bool
-) -> tuple[BlockGradient, Any]:
-    if rule.residual:
-        return _residual_pullback(backend, model, bar, block, by_row)
-    F = _features(backend, rule, model, block) if kept is None else kept
-    gradient = _pullback(backend, rule, model, bar, block, F)
-    return gradient, _row_bars(backend, rule, model, bar, block, F) if by_row else None
 
 
 def _residual_sums(backend: Backend, model: Model, block: Block) -> Sums:
@@ -138,7 +134,7 @@ def _sums(backend: Backend, rule: Rule, model: Model, block: Block, F: Array) ->
 
 def _residual_pullback(
     backend: Backend, model: Model, bar: Sums, block: Block, by_row: bool
-) -> tuple[BlockGradient, RowBars | None]:
+) -> tuple[BlockGradient, Any]:
     features = _whitened(backend, model, block)
     cotangents = RowCotangents(bar.A, bar.b, bar.q, bar.log_d)
     by_features, by_noise, kernel_bar, row_bars = backend.condition_pullback(

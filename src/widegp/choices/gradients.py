@@ -18,7 +18,7 @@ these two approximations jumps, and between the jumps this is its gradient.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,8 +52,9 @@ def mean_gradients(posterior: Any, X: np.ndarray, rows: TrainingRows | None = No
         size = len(Z) + near.shape[1] * (near.shape[1] + len(Z) + X.shape[1])
 
         def beside(block: np.ndarray, near: np.ndarray) -> Array:
-            given = (jnp.asarray(rows.X[near]), jnp.asarray(rows.y[near]), _noise(posterior, rows, near))
-            return _of_neighbors(kernel, Z, W, beta, jnp.asarray(block), *given)
+            points, y = jnp.asarray(rows.X[near]), jnp.asarray(rows.y[near])
+            given = _Neighbors(points, y, _noise(posterior, rows, near))
+            return _of_neighbors(kernel, Z, W, beta, jnp.asarray(block), given)
 
         return _stream(beside, X, size, near)
 
@@ -70,13 +71,20 @@ def _of_points(kernel: Any, points: Array, weights: Array, X: Array) -> Array:
     return jax.grad(lambda X: jnp.sum(kernel(X, points) @ weights))(X)
 
 
-@jax.jit
-def _of_neighbors(
-    kernel: Any, Z: Array, W: Array, beta: Array, X: Array, points: Array, y: Array, noise: Array
-) -> Array:
-    """The same for rows X (b, I) with neighbours points (b, m, I), their y (b, m) and noise (b, m)."""
+class _Neighbors(NamedTuple):
+    """Of each of b rows the m training rows nearest to it: points (b, m, I), y (b, m), noise (b, m)."""
 
-    def row(x: Array, points: Array, y: Array, noise: Array) -> Array:
+    points: Array
+    y: Array
+    noise: Array
+
+
+@jax.jit
+def _of_neighbors(kernel: Any, Z: Array, W: Array, beta: Array, X: Array, near: _Neighbors) -> Array:
+    """The same for rows X (b, I), each with its neighbours."""
+
+    def row(x: Array, own: _Neighbors) -> Array:
+        points, y, noise = own
         phi = kernel(points, Z) @ W if len(Z) else jnp.zeros((len(points), 0))
         R = kernel(points, points) - phi @ phi.T + jnp.diag(noise)
         g = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(R), True), y - phi @ beta)
@@ -87,7 +95,7 @@ def _of_neighbors(
 
         return jax.grad(mean)(x)
 
-    return jax.vmap(row)(X, points, y, noise)
+    return jax.vmap(row)(X, near)
 
 
 def _stream(step: Any, X: np.ndarray, numbers: int, *others: np.ndarray) -> np.ndarray:

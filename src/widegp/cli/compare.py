@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -12,12 +14,15 @@ from widegp.cli.display import FitDisplay
 from widegp.cli.output import console, print_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.table import Table
 
     from widegp.compare import Score
     from widegp.compare_kernels import KernelEvidence
+    from widegp.data.tables import TableSource
     from widegp.progress import Listener
-    from widegp.table_split import Split
+    from widegp.table_split import Split, TableSettings
     from widegp.table_targets import TableTarget
 
 LOWER_IS_BETTER = ("rmse", "nll", "crps")
@@ -38,6 +43,39 @@ READ_AS = {
     "counts": "Poisson deviance, log score (mean −log probability), CRPS and RMSE: lower is better, best in"
     " bold. Means of the others get the dispersion of cross-validated ones.",
 }
+
+
+Kernels = Annotated[
+    bool, typer.Option("--kernels", help="Compare activation kernels by their evidence instead.")
+]
+
+
+class Asked(NamedTuple):
+    """What is compared on which rows, and how it is told: ``settings`` are those of the regressor, ``chosen``
+    those of the table; ``level`` is the probability of intervals.
+    """
+
+    table: Path
+    targets: list[str]
+    settings: dict[str, Any]
+    chosen: TableSettings
+    level: float
+    as_json: bool
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What every answer begins with."""
+        return {"table": str(self.table), "target": ", ".join(self.targets), "seed": self.chosen.seed}
+
+    def read(self, display: FitDisplay) -> tuple[TableSource, TableTarget]:
+        """The table, and what is predicted of it."""
+        from widegp.data.tables import open_table
+        from widegp.progress import Progress
+        from widegp.table_targets import target_of
+
+        display.update(Progress("reading the table"))
+        source = open_table(self.table, self.chosen.reading)
+        return source, target_of(source, self.targets, self.settings)
 
 
 def compare(
@@ -64,9 +102,7 @@ def compare(
     encoding: options.Encoding = None,
     backend: options.BackendOption = "auto",
     level: options.Level = 0.95,
-    kernels: Annotated[
-        bool, typer.Option("--kernels", help="Compare activation kernels by their evidence instead.")
-    ] = False,
+    kernels: Kernels = False,
     as_json: options.Json = False,
 ) -> None:
     """Score widegp beside other models on the same rows.
@@ -91,45 +127,51 @@ def compare(
         anchors=anchors, ard=ard, transform=transform, plain=plain, budget=budget, backend=backend,
         likelihood=likelihood,
     )  # fmt: skip
-    from widegp.data.tables import open_table
-    from widegp.progress import Progress
-    from widegp.table_split import split_table
-    from widegp.table_targets import OneNumber, target_of
-
     first, *further = targets
     chosen = options.table_settings(
         drop, target=first, further=tuple(further), test_fraction=0.0 if kernels else test_fraction,
         seed=seed, missing=missing, missing_target=missing_target, decimal=decimal, thousands=thousands,
         dates=dates, encoding=encoding,
     )  # fmt: skip
-    about = {"table": str(table), "target": ", ".join(targets), "seed": seed}
-    with FitDisplay(console(stderr=True), None) as display, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        display.update(Progress("reading the table"))
-        source = open_table(table, chosen.reading)
-        predicted = target_of(source, targets, settings)
-        if kernels and not isinstance(predicted, OneNumber):
+    asked = Asked(table, targets, settings, chosen, level, as_json)
+    (_compare_kernels if kernels else _compare_models)(asked)
+
+
+def _compare_kernels(asked: Asked) -> None:
+    """By their evidence on all rows."""
+    from widegp.table_split import split_table
+    from widegp.table_targets import OneNumber
+
+    with _display() as display:
+        source, predicted = asked.read(display)
+        if not isinstance(predicted, OneNumber):
             raise typer.BadParameter(
                 "the evidence of kernels is that of one number; leave it out for classes and outputs.",
                 param_hint="'--kernels'",
             )
-        split = split_table(predicted.read(source), chosen)
-        if kernels:
-            from widegp.compare_kernels import compare_kernels
+        split = split_table(predicted.read(source), asked.chosen)
+        from widegp.compare_kernels import compare_kernels
 
-            ranked = compare_kernels(split.X, split.y, seed=seed, progress=display.update)
-        elif not len(split.y_test):
+        ranked = compare_kernels(split.X, split.y, seed=asked.chosen.seed, progress=display.update)
+    _tell_kernels(ranked, split, asked.about, asked.as_json)
+
+
+def _compare_models(asked: Asked) -> None:
+    """By their scores of held-out rows."""
+    from widegp.table_split import split_table
+
+    with _display() as display:
+        source, predicted = asked.read(display)
+        split = split_table(predicted.read(source), asked.chosen)
+        if not len(split.y_test):
             raise typer.BadParameter(
                 "no rows are held out to compare on; pass a larger share.", param_hint="'--test-fraction'"
             )
-        else:
-            kind, scores = _scored(predicted, split, settings, level, seed, display.update)
-    if kernels:
-        _tell_kernels(ranked, split, about, as_json)
-        return
-    if as_json:
-        rows = {"rows": len(split.y), "rows_held_out": len(split.y_test)}
-        print_json(about | {"level": level, **rows, "models": _as_dicts(scores)})
+        kind, scores = _scored(predicted, split, asked, display.update)
+    rows, held, level, seed = len(split.y), len(split.y_test), asked.level, asked.chosen.seed
+    if asked.as_json:
+        counted = {"rows": rows, "rows_held_out": held}
+        print_json(asked.about | {"level": level, **counted, "models": _as_dicts(scores)})
         return
     screen = console()
     if predicted.words:
@@ -138,17 +180,22 @@ def compare(
         if output:
             screen.print(f"\n{output}", markup=False)
         screen.print(_as_table(own, level) if kind == "numbers" else _scores_as_table(own, HEADS[kind]))
-    for line in _read_as(level, len(split.y_test)) if kind == "numbers" else [READ_AS[kind]]:
+    for line in _read_as(level, held) if kind == "numbers" else [READ_AS[kind]]:
         screen.print(line, markup=False)
-    screen.print(
-        f"{len(split.y):,} rows to fit on, {len(split.y_test):,} held out; seed {seed}.", markup=False
-    )
+    screen.print(f"{rows:,} rows to fit on, {held:,} held out; seed {seed}.", markup=False)
+
+
+@contextlib.contextmanager
+def _display() -> Iterator[FitDisplay]:
+    """Progress on stderr, and no warnings of fits that are compared as they are."""
+    with FitDisplay(console(stderr=True), None) as display, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield display
 
 
 def _scored(
-    predicted: TableTarget, split: Split, settings: dict[str, Any], level: float, seed: int,
-    progress: Listener,
-) -> tuple[str, dict[str, list[Any]]]:  # fmt: skip
+    predicted: TableTarget, split: Split, asked: Asked, progress: Listener
+) -> tuple[str, dict[str, list[Any]]]:
     """The kind of target, and the scores of every model by output; "" where there is one."""
     from widegp.compare import compare as compare_numbers
     from widegp.compare_targets import compare_classes, compare_counts, compare_outputs
@@ -156,6 +203,7 @@ def _scored(
     from widegp.likelihoods.counts import Counts
     from widegp.table_targets import Classes, OneNumber, Outputs
 
+    settings, level, seed = asked.settings, asked.level, asked.chosen.seed
     if isinstance(predicted, Classes):
         return "classes", {"": list(compare_classes(split, settings, predicted, seed, progress))}
     if isinstance(predicted, Outputs):

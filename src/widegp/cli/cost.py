@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -21,13 +21,30 @@ TIMED_ROWS = 6000
 MANY_ROWS = 2**22
 
 
+PerhapsTable = Annotated[
+    Path | None, typer.Argument(metavar="[TABLE]", help="The table, as for 'widegp fit'.")
+]
+PerhapsTarget = Annotated[
+    str | None, typer.Option("--target", "-t", help="Column to predict; needed with TABLE.")
+]
+
+
+class Asked(NamedTuple):
+    """The settings of 'widegp fit' that decide its cost."""
+
+    approximation: str
+    rank: int
+    neighbors: int
+    predict_neighbors: int
+    ard: bool
+    plain: bool
+    budget: float | None
+    backend: str
+
+
 def cost(
-    table: Annotated[
-        Path | None, typer.Argument(metavar="[TABLE]", help="The table, as for 'widegp fit'.")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option("--target", "-t", help="Column to predict; needed with TABLE.")
-    ] = None,
+    table: PerhapsTable = None,
+    target: PerhapsTarget = None,
     drop: options.Drop = None,
     rows: Annotated[int | None, typer.Option(min=3, help="Rows to fit, instead of TABLE.")] = None,
     inputs: Annotated[int | None, typer.Option(min=1, help="Inputs, instead of TABLE.")] = None,
@@ -61,10 +78,20 @@ def cost(
       widegp cost --rows 1000000 --inputs 20 --approximation vfe --rank 300
       widegp cost houses.parquet --target price --budget 5m --json
     """
-    (n, n_inputs), scored = _shape(
+    fitted, scored = _shape(
         table, rows, inputs, drop, target=target, test_fraction=test_fraction, missing=missing,
         missing_target=missing_target, decimal=decimal, thousands=thousands, dates=dates, encoding=encoding,
     )  # fmt: skip
+    asked = Asked(approximation, rank, neighbors, predict_neighbors, ard, plain, budget, backend)
+    told = _told(asked, fitted, scored)
+    if as_json:
+        print_json(told)
+    else:
+        _show(told)
+
+
+def _told(asked: Asked, fitted: tuple[int, int], scored: tuple[int, int]) -> dict[str, Any]:
+    """All that the command tells of so many rows to fit and inputs, rows to score and columns."""
     from widegp.approximations.layout import Dials
     from widegp.choices.plan import chosen_plan
     from widegp.command_time import Aftermath
@@ -74,22 +101,20 @@ def cost(
     from widegp.inference.plan import fit_plan
     from widegp.kernels import named
 
-    asked = Dials(approximation, rank, neighbors, "kmeans", "random", None)
+    (n, n_inputs), ard, budget = fitted, asked.ard, asked.budget
     kernel = named("mixed").at_start(n_inputs)
-    chosen = choose_backend(kernel, backend)
-    rates = _rates(min(n, TIMED_ROWS), n_inputs, kernel, chosen)
-    dials = choose_dials(asked, n, n_inputs, ard, budget, lambda: rates)
-    size = Size.of(dials, (n, n_inputs), ard)
-    plan = (fit_plan if plain or ard or budget is not None else chosen_plan)(size, rates)
-    told = _predicted(size, plan, predict_neighbors, rates, _block_rows(dials, size, chosen))
-    told["chosen"] = approximation == "auto"
-    after = Aftermath(*scored, predict_neighbors).plan(size, rates)
+    backend = choose_backend(kernel, asked.backend)
+    rates = _rates(min(n, TIMED_ROWS), n_inputs, kernel, backend)
+    wanted = Dials(asked.approximation, asked.rank, asked.neighbors, "kmeans", "random", None)
+    dials = choose_dials(wanted, n, n_inputs, ard, budget, lambda: rates)
+    size = Size.of(dials, fitted, ard)
+    plan = (fit_plan if asked.plain or ard or budget is not None else chosen_plan)(size, rates)
+    told = _predicted(size, plan, asked.predict_neighbors, rates, _block_rows(dials, size, backend))
+    told["chosen"] = asked.approximation == "auto"
+    after = Aftermath(*scored, asked.predict_neighbors).plan(size, rates)
     told["scoring"] = [{"stage": s.name, "seconds": s.seconds} for s in after]
     told["command_seconds"] = told["fit_seconds"] + sum(s.seconds for s in after)
-    if as_json:
-        print_json(told)
-    else:
-        _show(told)
+    return told
 
 
 def _shape(
@@ -125,7 +150,7 @@ def _rates(n: int, n_inputs: int, kernel: Any, backend: Backend) -> Any:
 def _predicted(
     size: Size, plan: tuple[Stage, ...], predict_neighbors: int, rates: Calibration, block_rows: int
 ) -> dict[str, Any]:
-    """All that the command tells, in seconds and bytes."""
+    """What a fit and its predictions take, in seconds and bytes."""
     from widegp import cost
 
     per_row = cost.prediction_seconds(size, predict_neighbors, rates)

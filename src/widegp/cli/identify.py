@@ -16,17 +16,21 @@ if TYPE_CHECKING:
     from widegp.table_split import Split
 
 
+Parameter = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Whose profile to trace; the least determined one by default."),
+]
+WithProfile = Annotated[
+    bool, typer.Option("--profile/--no-profile", help="Trace a profile: a hundred evaluations.")
+]
+
+
 def identify(
     table: options.TableFile,
     targets: options.OneTarget,
     drop: options.Drop = None,
-    parameter: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Whose profile to trace; the least determined one by default."),
-    ] = None,
-    profile: Annotated[
-        bool, typer.Option("--profile/--no-profile", help="Trace a profile: a hundred evaluations.")
-    ] = True,
+    parameter: Parameter = None,
+    profile: WithProfile = True,
     rank: options.Rank = 500,
     neighbors: options.Neighbors = 30,
     approximation: options.ApproximationOption = "auto",

@@ -44,7 +44,7 @@ def not_the_same(out: Path, **inputs: Path | None) -> None:
 
 def summary_of(model: TableModel, explained: bool = False) -> dict[str, Any]:
     """The summary of a model with held-out rows; ``explained`` adds what drives it, which takes a while."""
-    from widegp.report import summarise, summarise_classes, summarise_outputs
+    from widegp.report import own_explanation, summarise, summarise_classes, summarise_outputs
 
     held_out: Any = model.held_out
     assert held_out is not None
@@ -52,10 +52,9 @@ def summary_of(model: TableModel, explained: bool = False) -> dict[str, Any]:
     explanation = _explanation(model, ranking) if explained else None
     columns, told = model.encoder.summary(), model.provenance
     if model.outputs is None:
-        return summarise(
-            model.regressor, held_out, columns, told, explanation=explanation,
-            feature_names=model.encoder.feature_names, ranking=ranking,
-        )  # fmt: skip
+        regressor: Any = model.regressor
+        explanation = explanation or own_explanation(regressor, model.encoder.feature_names, ranking)
+        return summarise(regressor, held_out, columns, told, explanation=explanation)
     make = summarise_outputs if model.classes is None else summarise_classes
     return make(held_out, told, [part.result for part in model.parts], columns, explanation)
 

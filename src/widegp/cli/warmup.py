@@ -29,10 +29,10 @@ def warmup(as_json: options.Json = False) -> None:
     import numpy as np
 
     from widegp.kernels import Mixed
-    from widegp.measure import evaluation, table
+    from widegp.measure import Setting, evaluation, table
 
     # A variance for every input needs whatever one for all of them does, and one loop more.
     kernel = Mixed(sigma_u2=np.full(INPUTS, 1 / INPUTS))
-    evaluation(*table(ROWS, INPUTS), "full-scale", kernel, 0.1, RANK, NEIGHBORS)()
+    evaluation(*table(ROWS, INPUTS), kernel, 0.1, Setting("full-scale", RANK, NEIGHBORS))()
     seconds = time.perf_counter() - began
     typer.echo(json.dumps({"seconds": seconds}) if as_json else f" {seconds:.0f} s.")

@@ -65,7 +65,7 @@ def made_of_cells(given: Formula, backend: Any) -> Formula:
     """(numbers, X (k, m, I), y (k, m), noise (k, m)) -> rows, and what ``given`` makes of each k of them."""
 
     def each(numbers: Tree, *rows: Any) -> Tree:
-        return rows[0], *jax.vmap(lambda *own: given(backend, *numbers, *own))(*rows)
+        return rows[0], *jax.vmap(lambda *own: given(backend, numbers, *own))(*rows)
 
     return jax.jit(each, compiler_options=compiler_options())
 
@@ -80,7 +80,7 @@ def at_cells(formula: Formula, backend: Any, which: int) -> Formula:
     def each(numbers: Tree, stack: Tree, slots: Any, X: Any) -> Any:
         def one(slot: Any, rows: Any) -> Any:
             held = jax.tree.map(lambda part: part[slot], (stack[0], stack[which]))
-            return formula(backend, *numbers, rows, *held)
+            return formula(backend, numbers, rows, *held)
 
         return jax.vmap(one)(slots, X)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,16 +22,34 @@ EXACT_BYTES = 2**30
 SCENARIO_NOISE = 0.04
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """The dials of `block_information`: ``rank`` shared rows A, blocks of ``block_rows`` of the others, of
+    which at most ``max_blocks`` are drawn, or all with None; ``seed`` draws both.
+    """
+
+    rank: int = 1000
+    block_rows: int = 250
+    max_blocks: int | None = 16
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.rank < 1 or self.block_rows < 1 or (self.max_blocks is not None and self.max_blocks < 1):
+            raise ValueError(
+                f"Blocks need rank >= 1, block_rows >= 1 and max_blocks >= 1 or None; got {self.rank},"
+                f" {self.block_rows}, {self.max_blocks}."
+            )
+
+
+BLOCKS = Blocks()
+
+
 def fisher_information(
     kernel: Kernel,
     noise: float | None,
     X: ArrayLike,
     approximation: str = "auto",
-    *,
-    rank: int = 1000,
-    block_rows: int = 250,
-    max_blocks: int | None = 16,
-    seed: int = 0,
+    blocks: Blocks = BLOCKS,
 ) -> Information:
     """I_jk = tr(S^-1 dS_j S^-1 dS_k) / 2, S = K(X, X) + sigma_eps2 I, at the kernel's own parameters.
 
@@ -44,7 +63,7 @@ def fisher_information(
     X : (n, I), as the kernel sees them (standardised, or centred as in the paper's simulations).
     approximation : ``"exact"`` costs p n^3 and 8 p n^2 bytes; ``"blocks"`` is linear in n, see
         `block_information`; ``"auto"`` is exact up to 2,000 rows.
-    rank, block_rows, max_blocks, seed : dials of ``"blocks"``.
+    blocks : dials of ``"blocks"``.
     """
     rows = _checked(X)
     if approximation not in NAMES:
@@ -53,17 +72,15 @@ def fisher_information(
         noise = SCENARIO_NOISE * float(np.mean(kernel.diag(rows)))
     at = coordinates(kernel, float(noise))
     if approximation == "auto":
-        approximation, rank = _resolved(len(rows), len(at.names), rank)
+        approximation, blocks = _resolved(len(rows), len(at.names), blocks)
     if approximation == "exact":
         _check_memory(len(rows), len(at.names))
         return Information(whiten(Covariance(at), rows).information(), at, len(rows), "exact")
-    matrix, note = block_information(at, rows, rank, block_rows, max_blocks, seed)
+    matrix, note = block_information(at, rows, blocks)
     return Information(matrix, at, len(rows), note)
 
 
-def block_information(
-    at: Coordinates, X: np.ndarray, rank: int, block_rows: int, max_blocks: int | None, seed: int
-) -> tuple[np.ndarray, str]:
+def block_information(at: Coordinates, X: np.ndarray, dials: Blocks) -> tuple[np.ndarray, str]:
     """I(A) + (K / |sample|) sum over sampled blocks B of I(B | A), and how it was made.
 
     By the chain rule I(y) = I(y_A) + sum_k I(y_Bk | y_A, y_B1, ..., y_Bk-1). ``rank`` random rows A come
@@ -76,21 +93,20 @@ def block_information(
     At n = 3,000 in I = 5, 20, 80 uniform inputs with rank 1,000, standard errors are within 10% of the exact
     ones and the condition number within 11%; with rank 300 within 33% and 16%. More rank is the cure.
     """
-    _check_dials(rank, block_rows, max_blocks)
-    rng, covariance = np.random.default_rng(seed), Covariance(at)
+    rng, covariance = np.random.default_rng(dials.seed), Covariance(at)
     order = rng.permutation(len(X))
-    given, rest = whiten(covariance, X[order[:rank]]), X[order[rank:]]
+    given, rest = whiten(covariance, X[order[: dials.rank]]), X[order[dials.rank :]]
     if len(rest) == 0:
         return given.information(), "exact"
     points = at.kernel_at(at.theta[:-1]).embedding(rest)
-    blocks = [rows for rows, _ in locality_blocks(np.zeros((len(rest), 0), int), points, block_rows)]
+    blocks = [rows for rows, _ in locality_blocks(np.zeros((len(rest), 0), int), points, dials.block_rows)]
     chosen = np.arange(len(blocks))
-    if max_blocks is not None and len(blocks) > max_blocks:
-        chosen = np.sort(rng.choice(len(blocks), max_blocks, replace=False))
+    if dials.max_blocks is not None and len(blocks) > dials.max_blocks:
+        chosen = np.sort(rng.choice(len(blocks), dials.max_blocks, replace=False))
     added = sum(conditional_information(covariance, given, rest[blocks[k]]) for k in chosen)
     # By rows, not blocks: the last block may be short.
     share = len(rest) / sum(len(blocks[k]) for k in chosen)
-    note = f"{len(given.X)} shared rows, {len(chosen)} of {len(blocks)} blocks of {block_rows} rows"
+    note = f"{len(given.X)} shared rows, {len(chosen)} of {len(blocks)} blocks of {dials.block_rows} rows"
     return given.information() + share * added, note
 
 
@@ -104,11 +120,11 @@ def _checked(X: ArrayLike) -> np.ndarray:
     return rows
 
 
-def _resolved(n_rows: int, n_parameters: int, rank: int) -> tuple[str, int]:
+def _resolved(n_rows: int, n_parameters: int, blocks: Blocks) -> tuple[str, Blocks]:
     """Exact for few rows; blocks for many, with no more shared rows than half the memory holds."""
     if n_rows <= EXACT_ROWS and 8 * n_parameters * n_rows**2 <= EXACT_BYTES:
-        return "exact", rank
-    return "blocks", min(rank, math.isqrt(EXACT_BYTES // (16 * n_parameters)))
+        return "exact", blocks
+    return "blocks", replace(blocks, rank=min(blocks.rank, math.isqrt(EXACT_BYTES // (16 * n_parameters))))
 
 
 def _check_memory(n_rows: int, n_parameters: int) -> None:
@@ -117,12 +133,4 @@ def _check_memory(n_rows: int, n_parameters: int) -> None:
         raise ValueError(
             f"Exact information of {n_parameters} parameters from {n_rows} rows needs"
             f" {needed / 2**30:.1f} GiB; pass fewer rows, or approximation='blocks'."
-        )
-
-
-def _check_dials(rank: int, block_rows: int, max_blocks: int | None) -> None:
-    if rank < 1 or block_rows < 1 or (max_blocks is not None and max_blocks < 1):
-        raise ValueError(
-            f"Blocks need rank >= 1, block_rows >= 1 and max_blocks >= 1 or None; got {rank}, {block_rows},"
-            f" {max_blocks}."
         )

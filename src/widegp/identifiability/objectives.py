@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,32 +23,46 @@ from widegp.warps import make_warp
 STEP = 1e-4
 
 
+@dataclass(frozen=True)
+class Computation:
+    """How a likelihood is computed: ``approximation``, ``rank``, ``neighbors`` and ``backend`` as of
+    `WideGPRegressor`; ``seed`` draws anchors and the order of the rows.
+    """
+
+    approximation: str = "exact"
+    rank: int = 100
+    neighbors: int = 20
+    backend: str = "auto"
+    seed: int = 0
+
+    def dials(self) -> Dials:
+        return Dials(self.approximation, self.rank, self.neighbors, "kmeans", "random", None)
+
+
+EXACTLY = Computation()
+
+
 def map_objective(
     kernel: Kernel,
     noise: float,
     X: ArrayLike,
     y: ArrayLike,
     *,
-    approximation: str = "exact",
-    rank: int = 100,
-    neighbors: int = 20,
     priors: Any = "default",
-    backend: str = "auto",
-    seed: int = 0,
+    computation: Computation = EXACTLY,
 ) -> tuple[MapObjective, np.ndarray]:
     """L_MAP(z) of eq. (map_loss_body) for X (n, I), y (n,) as the kernel sees them, and z of ``kernel``.
 
-    ``approximation``, ``rank``, ``neighbors`` are those of `WideGPRegressor`; neighbours and anchors suit
-    ``kernel`` and stay fixed, so that a profile compares values of one function.
+    ``priors`` are those of `WideGPRegressor`, ``computation`` says how the likelihood is computed; neighbours
+    and anchors suit ``kernel`` and stay fixed, so that a profile compares values of one function.
     """
     rows, target = np.ascontiguousarray(np.asarray(X, float)), np.asarray(y, float)
     if rows.ndim != 2 or target.shape != (len(rows),):
         raise ValueError(f"X must be (n, I) and y (n,); got {rows.shape} and {target.shape}.")
-    engine = choose_backend(kernel, backend)
+    backend = choose_backend(kernel, computation.backend)
     ard = any(np.ndim(kernel.parameters()[name]) > 0 for name in kernel.per_input)
-    dials = Dials(approximation, rank, neighbors, "kmeans", "random", None)
-    with engine.scope():
-        likelihood = Builder(rows, dials, engine, seed).build(kernel)
+    with backend.scope():
+        likelihood = Builder(rows, computation.dials(), backend, computation.seed).build(kernel)
     values = start_values(kernel, noise, np.zeros(0), None)
     space = ParameterSpace.of(kernel, values)
     chosen = resolve_priors(priors, kernel, rows.shape[1], ard)

@@ -68,15 +68,26 @@ class _Point:
     converged: bool
 
 
+@dataclass(frozen=True)
+class Steps:
+    """How far a profile goes: outward until it has risen by ``drop``, or until ``max_points`` values a side
+    are spent; at each value the others move for at most ``max_iter`` iterations.
+    """
+
+    max_iter: int = 100
+    max_points: int = 8
+    drop: float = DROP
+
+
+STEPS = Steps()
+
+
 def profile(
     objective: MapObjective,
     start: np.ndarray,
     name: str,
     grid: ArrayLike | None = None,
-    *,
-    max_iter: int = 100,
-    max_points: int = 8,
-    drop: float = DROP,
+    steps: Steps = STEPS,
 ) -> Profile:
     """L_p(t) = min { L_MAP(theta) : theta_name = t }, eq. (map_loss_body), by L-BFGS over the others.
 
@@ -86,22 +97,23 @@ def profile(
     start : z (p,), the minimum or a point from which it is found first.
     name : one entry of ``objective.space.labels()``, such as ``"w"`` or ``"sigma_u2[3]"``.
     grid : values of the parameter; by default steps outward from the minimum, each about a third of the
-        way to the end of a 95% interval, until ``drop`` is passed or ``max_points`` a side are spent.
+        way to the end of a 95% interval, as far as ``steps`` say.
+    steps : limits of the search.
     """
     labels = tuple(objective.space.labels())
     if name not in labels:
         raise ValueError(f"There is no parameter {name!r} to profile; choose from {', '.join(labels)}.")
     j = labels.index(name)
-    best = _minimise(objective, start, None, max_iter)
+    best = _minimise(objective, start, None, steps.max_iter)
+    along = _Along(objective, j, best, steps)
     if grid is None:
-        points = [best, *_march(objective, best, j, 1.0, max_iter, max_points, drop)]
-        points += _march(objective, best, j, -1.0, max_iter, max_points, drop)
+        points = [best, *along.march(1.0), *along.march(-1.0)]
     else:
         mapped = objective.space.map_of(name.split("[")[0])
         targets = np.sort(mapped.inverse(np.asarray(grid, float)))
-        points = [best, *_sweep(objective, best, j, targets[targets >= best.z[j]], max_iter)]
-        points += _sweep(objective, best, j, targets[targets < best.z[j]][::-1], max_iter)
-    return _assembled(objective, name, j, sorted(points, key=lambda p: p.z[j]), drop)
+        points = [best, *along.sweep(targets[targets >= best.z[j]])]
+        points += along.sweep(targets[targets < best.z[j]][::-1])
+    return _assembled(objective, name, j, sorted(points, key=lambda p: p.z[j]), steps.drop)
 
 
 def _minimise(objective: MapObjective, z: np.ndarray, held: int | None, max_iter: int) -> _Point:
@@ -124,45 +136,54 @@ def _minimise(objective: MapObjective, z: np.ndarray, held: int | None, max_iter
     return _Point(z, out.value, out.reason.converged)
 
 
-def _sweep(
-    objective: MapObjective, best: _Point, j: int, targets: Iterable[float], max_iter: int
-) -> list[_Point]:
-    """Values in the given order, each from where the one before it ended."""
-    out: list[_Point] = []
-    z = best.z
-    for target in targets:
-        z = z.copy()
-        z[j] = target
-        out.append(_minimise(objective, z, j, max_iter))
-        z = out[-1].z
-    return out
+@dataclass(frozen=True)
+class _Along:
+    """The profile along entry ``j`` of z, from the minimum ``best`` of the objective."""
 
+    objective: MapObjective
+    j: int
+    best: _Point
+    steps: Steps
 
-def _march(
-    objective: MapObjective, best: _Point, j: int, sign: float, max_iter: int, max_points: int, drop: float
-) -> list[_Point]:
-    """Outward from the minimum, with steps adapted so that sqrt(2 drop) grows evenly."""
-    low, high = objective.space.bounds()[j]
-    out: list[_Point] = []
-    here, step, last_root = best, 0.2, 0.0
-    while len(out) < max_points:
-        z = here.z.copy()
-        z[j] = np.clip(here.z[j] + sign * step, low, high)
-        if z[j] == here.z[j]:
-            break
-        here = _minimise(objective, z, j, max_iter)
-        out.append(here)
-        root = float(np.sqrt(2 * max(here.value - best.value, 0.0)))
-        if here.value - best.value > 1.05 * drop:
-            if root - last_root > WIDE_STEP:
-                share = (np.sqrt(2 * drop) - last_root) / (root - last_root)
-                z = here.z.copy()
-                z[j] -= (1 - share) * (z[j] - (out[-2] if len(out) > 1 else best).z[j])
-                out.append(_minimise(objective, z, j, max_iter))
-            break
-        step *= float(np.clip(ROOT_STEP / max(root - last_root, 1e-3), 0.4, 2.5))
-        last_root = root
-    return out
+    def held(self, z: np.ndarray) -> _Point:
+        """The minimum over the others, z_j held."""
+        return _minimise(self.objective, z, self.j, self.steps.max_iter)
+
+    def sweep(self, targets: Iterable[float]) -> list[_Point]:
+        """Values in the given order, each from where the one before it ended."""
+        out: list[_Point] = []
+        z = self.best.z
+        for target in targets:
+            z = z.copy()
+            z[self.j] = target
+            out.append(self.held(z))
+            z = out[-1].z
+        return out
+
+    def march(self, sign: float) -> list[_Point]:
+        """Outward from the minimum, with steps adapted so that sqrt(2 drop) grows evenly."""
+        j, best, drop = self.j, self.best, self.steps.drop
+        low, high = self.objective.space.bounds()[j]
+        out: list[_Point] = []
+        here, step, last_root = best, 0.2, 0.0
+        while len(out) < self.steps.max_points:
+            z = here.z.copy()
+            z[j] = np.clip(here.z[j] + sign * step, low, high)
+            if z[j] == here.z[j]:
+                break
+            here = self.held(z)
+            out.append(here)
+            root = float(np.sqrt(2 * max(here.value - best.value, 0.0)))
+            if here.value - best.value > 1.05 * drop:
+                if root - last_root > WIDE_STEP:
+                    share = (np.sqrt(2 * drop) - last_root) / (root - last_root)
+                    z = here.z.copy()
+                    z[j] -= (1 - share) * (z[j] - (out[-2] if len(out) > 1 else best).z[j])
+                    out.append(self.held(z))
+                break
+            step *= float(np.clip(ROOT_STEP / max(root - last_root, 1e-3), 0.4, 2.5))
+            last_root = root
+        return out
 
 
 def _assembled(objective: MapObjective, name: str, j: int, points: list[_Point], drop: float) -> Profile:

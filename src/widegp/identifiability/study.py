@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from widegp.identifiability.information import fisher_information
+from widegp.identifiability.information import Blocks, fisher_information
 from widegp.identifiability.spectrum import Information
 from widegp.kernels.base import Kernel
 from widegp.kernels.closed import Mixed
@@ -90,7 +90,7 @@ def design_study(
     for n_inputs in inputs:
         for name, design in designs.items():
             X = _checked(design(n, n_inputs, np.random.default_rng(seed)), name, n, n_inputs)
-            information = fisher_information(kernel or Mixed(), None, X, approximation, seed=seed)
+            information = fisher_information(kernel or Mixed(), None, X, approximation, Blocks(seed=seed))
             out.append(DesignResult(name, n_inputs, information, *spread(X, seed)))
     return DesignStudy(tuple(out))
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from widegp.identifiability.coordinates import SIMPLEX
-from widegp.identifiability.information import fisher_information
-from widegp.identifiability.objectives import map_objective, prior_curvature, prior_informations
+from widegp.identifiability.information import Blocks, fisher_information
+from widegp.identifiability.objectives import (
+    Computation,
+    map_objective,
+    prior_curvature,
+    prior_informations,
+)
 from widegp.identifiability.profiles import Profile, profile
 from widegp.identifiability.spectrum import Information, WeakDirection
 from widegp.inference.information import ratios
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
 EXACT_ROWS = 1000
 PROFILE_ROWS = 20_000
 # What stands in for an exact model with more rows, and for the paper's two approximations.
-STAND_IN = ("full-scale", 200, 30)
+STAND_IN = Computation("full-scale", 200, 30)
 # Weak directions worth a line each.
 LISTED = 5
 
@@ -132,7 +137,7 @@ def identify_table(
     rows = model.fitted_.inputs.transform(np.asarray(X, float))
     target = model.fitted_.standardised(np.asarray(y, float))
     kernel, noise = model.kernel_, float(model.params_["sigma_eps2"])
-    information = _estimated(fisher_information(kernel, noise, rows, seed=seed), kernel)
+    information = _estimated(fisher_information(kernel, noise, rows, blocks=Blocks(seed=seed)), kernel)
     if information.approximation != "exact":
         notes.append(f"Information of {len(rows)} rows: {information.approximation}.")
     priors = resolve_priors(model.priors, kernel, rows.shape[1], bool(model.ard))
@@ -141,8 +146,9 @@ def identify_table(
         notes.append("The prior of the weights is not counted in the standard errors.")
     traced = None
     if with_profile:
+        sample = _sampled(len(rows), max_rows, seed, notes)
         name = parameter or leading(posterior)
-        traced = _profiled(model, rows, target, priors, name, max_rows, seed, notes)
+        traced = _profiled(model, rows[sample], target[sample], priors, name, notes)
     if model.transform_.name != "none":
         notes.append(f"The target's warp ({model.transform_.name}) is held at its estimate.")
     return TableIdentifiability(
@@ -182,35 +188,39 @@ def _fitted(
     return model
 
 
+def _sampled(n_rows: int, max_rows: int, seed: int, notes: list[str]) -> np.ndarray | slice:
+    """At most ``max_rows`` of the rows, at random; all of them where they are no more."""
+    if n_rows <= max_rows:
+        return slice(None)
+    notes.append(f"The profile uses {max_rows} of {n_rows} rows, and is wider than that of all.")
+    return np.random.default_rng(seed).choice(n_rows, max_rows, replace=False)
+
+
 def _profiled(
-    model: WideGPRegressor, X: np.ndarray, y: np.ndarray, priors: dict, name: str, max_rows: int, seed: int,
-    notes: list[str],
-) -> Profile:  # fmt: skip
-    n_rows = len(X)
-    if n_rows > max_rows:
-        kept = np.random.default_rng(seed).choice(n_rows, max_rows, replace=False)
-        notes.append(f"The profile uses {max_rows} of {n_rows} rows, and is wider than that of all.")
-        X, y = X[kept], y[kept]
-    approximation, rank, neighbors = _dials(model, len(X))
-    if approximation != model.approximation_:
-        notes.append(f"The profile's likelihood is {approximation}, rank {rank}, {neighbors} neighbours.")
+    model: WideGPRegressor, X: np.ndarray, y: np.ndarray, priors: dict, name: str, notes: list[str]
+) -> Profile:
+    by = _computation(model, len(X))
+    if by.approximation != model.approximation_:
+        notes.append(
+            f"The profile's likelihood is {by.approximation}, rank {by.rank}, {by.neighbors} neighbours."
+        )
     objective, start = map_objective(
-        model.kernel_, float(model.params_["sigma_eps2"]), X, y, approximation=approximation, rank=rank,
-        neighbors=neighbors, priors=priors or None, seed=model.fitted_.seed,
-    )  # fmt: skip
+        model.kernel_, float(model.params_["sigma_eps2"]), X, y, priors=priors or None, computation=by
+    )
     traced = profile(objective, start, name)
     if traced.unfinished:
         notes.append(f"At {traced.unfinished} values of the profile the other parameters had not converged.")
     return traced
 
 
-def _dials(model: WideGPRegressor, n_rows: int) -> tuple[str, int, int]:
+def _computation(model: WideGPRegressor, n_rows: int) -> Computation:
     """The model's own likelihood where a hundred evaluations of it are affordable."""
+    seed = model.fitted_.seed
     if n_rows <= EXACT_ROWS:
-        return "exact", 0, 0
+        return Computation("exact", 0, 0, seed=seed)
     if model.approximation_ in ("exact", "subset", "nystrom"):
-        return STAND_IN
-    return model.approximation_, max(len(model.anchors_), 1), model.neighbors
+        return replace(STAND_IN, seed=seed)
+    return Computation(model.approximation_, max(len(model.anchors_), 1), model.neighbors, seed=seed)
 
 
 def _parameters(information: Information, posterior: Information) -> tuple[ParameterReport, ...]:

@@ -164,27 +164,70 @@ def fit_map(
         other = apart(problem.on(Dense(X, builder.backend), space), rivals[0], X, builder.backend)
         rivals = rivals if other is None else [*rivals, other]
     watch.begin("whole", starts.pop())
-    fitted = _best_of(run, builder, problem, rivals, space, curvature, metric)
+    whole = _Table(run, builder, problem, space)
+    fitted = whole.best_of(rivals, curvature, metric)
     while fitted.optimum.reason is Reason.FAILED and starts:
         # What a part of the rows allows may be ill-conditioned for all of them; earlier starts are less so.
         watch.again(starts[-1])
-        fitted = _rounds(run, builder, problem, starts.pop(), space)
+        fitted = whole.rounds(starts.pop())
     watch.begin("posterior", fitted.values)
     return replace(fitted, seconds={**seconds, **fitted.seconds})
 
 
-def _best_of(
-    run: Run, builder: Builder, problem: Problem, starts: list[Values], space: ParameterSpace,
-    curvature: np.ndarray | None, metric: str | None = None,
-) -> Fitted:  # fmt: skip
-    """The lowest optimum that any of ``starts``, best first, leads to; only the first once time is up."""
-    best = _rounds(run, builder, problem, starts[0], space, curvature, metric)
-    for start in starts[1:]:
-        if not run.late():
-            run.watch.again(start)
-            other = _rounds(run, builder, problem, start, space, curvature, metric)
-            best = min(best, other, key=lambda fitted: fitted.optimum.value)
-    return best
+@dataclass(frozen=True)
+class _Table:
+    """A table, or a part of one, what is estimated from it, and the run that this is part of."""
+
+    run: Run
+    builder: Builder
+    problem: Problem
+    space: ParameterSpace
+
+    def best_of(self, starts: list[Values], curvature: np.ndarray | None, metric: str | None) -> Fitted:
+        """The lowest optimum that any of ``starts``, best first, leads to; only the first once time is up."""
+        best = self.rounds(starts[0], curvature, metric)
+        for start in starts[1:]:
+            if not self.run.late():
+                self.run.watch.again(start)
+                other = self.rounds(start, curvature, metric)
+                best = min(best, other, key=lambda fitted: fitted.optimum.value)
+        return best
+
+    def rounds(
+        self, values: Values, curvature: np.ndarray | None = None, metric: str | None = None
+    ) -> Fitted:
+        """Optimise, find neighbours and anchors again where the metric has moved, optimise on; the anchors
+        are those of ``metric``, or of the one under which the targets are likelier.
+        """
+        run, builder, problem, space = self.run, self.builder, self.problem, self.space
+        done, rounds, evaluations = 0, 0, 0
+        path: list[float] = []
+        seconds = {"search": 0.0, "optimise": 0.0}
+        while True:
+            rounds += 1
+            tick, known = time.perf_counter(), None
+            layout = builder.layout(problem.kernel_at(values), metric)
+            objective = problem.on(builder.likelihood(layout), space)
+            if metric is None:
+                objective, layout, known = _with_better_anchors(run, builder, objective, layout, values)
+                metric = layout.metric
+            seconds["search"] += time.perf_counter() - tick
+            limit = run.settings.max_iter - done
+            if rounds == 1 and _refreshes(builder, space, values) and run.settings.name == "lbfgs":
+                limit = min(limit, FIRST_ROUND_ITERATIONS)
+            tick = time.perf_counter()
+            optimum = run.optimise(objective, values, limit, curvature, known)
+            curvature = optimum.curvature
+            seconds["optimise"] += time.perf_counter() - tick
+            values = space.unpack(optimum.z)
+            done += optimum.n_iter
+            path += optimum.path
+            evaluations += optimum.n_evaluations
+            ended = rounds >= ROUNDS or done >= run.settings.max_iter or run.settings.name != "lbfgs"
+            if ended or not _stale(builder, layout, problem.kernel_at(values), optimum):
+                break
+        whole = replace(optimum, path=tuple(path), n_evaluations=evaluations)
+        return Fitted(values, objective, layout, whole, rounds, run, seconds)
 
 
 class Coarse(NamedTuple):
@@ -222,7 +265,7 @@ def _coarse(
         part, task = builder.subset(rows), problem.restricted(rows)
         within = replace(run, deadline=None if run.deadline is None else run.deadline - reserve)
         run.watch.begin("coarse", starts[0], len(rows))
-        fitted = _best_of(within, part, task, starts, small, curvature, metric)
+        fitted = _Table(within, part, task, small).best_of(starts, curvature, metric)
         if fitted.optimum.reason is not Reason.FAILED:
             starts, curvature = [fitted.values], _curvature(fitted, after, whole.n_rows)
             found.append(spread(fitted.values, rivals[0]))
@@ -285,43 +328,6 @@ def coarse_rows(builder: Builder) -> list[np.ndarray]:
     # Where every block is padded to the same shape, less than a quarter of one takes no less time.
     least = builder.block_rows() // 4 if builder.backend.keeps_shapes else 0
     return [order[:size] for size in coarse_sizes(n) if size >= least]
-
-
-def _rounds(
-    run: Run, builder: Builder, problem: Problem, values: Values, space: ParameterSpace,
-    curvature: np.ndarray | None = None, metric: str | None = None,
-) -> Fitted:  # fmt: skip
-    """Optimise, find neighbours and anchors again where the metric has moved, optimise on; the anchors are
-    those of ``metric``, or of the one under which the targets are likelier.
-    """
-    done, rounds, evaluations = 0, 0, 0
-    path: list[float] = []
-    seconds = {"search": 0.0, "optimise": 0.0}
-    while True:
-        rounds += 1
-        tick, known = time.perf_counter(), None
-        layout = builder.layout(problem.kernel_at(values), metric)
-        objective = problem.on(builder.likelihood(layout), space)
-        if metric is None:
-            objective, layout, known = _with_better_anchors(run, builder, objective, layout, values)
-            metric = layout.metric
-        seconds["search"] += time.perf_counter() - tick
-        limit = run.settings.max_iter - done
-        if rounds == 1 and _refreshes(builder, space, values) and run.settings.name == "lbfgs":
-            limit = min(limit, FIRST_ROUND_ITERATIONS)
-        tick = time.perf_counter()
-        optimum = run.optimise(objective, values, limit, curvature, known)
-        curvature = optimum.curvature
-        seconds["optimise"] += time.perf_counter() - tick
-        values = space.unpack(optimum.z)
-        done += optimum.n_iter
-        path += optimum.path
-        evaluations += optimum.n_evaluations
-        ended = rounds >= ROUNDS or done >= run.settings.max_iter or run.settings.name != "lbfgs"
-        if ended or not _stale(builder, layout, problem.kernel_at(values), optimum):
-            break
-    whole = replace(optimum, path=tuple(path), n_evaluations=evaluations)
-    return Fitted(values, objective, layout, whole, rounds, run, seconds)
 
 
 def _with_better_anchors(

@@ -18,7 +18,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -79,30 +79,45 @@ class FromActivation(MomentKernel):
         self.__dict__.update(state | {"fn": _NAMED[fn] if isinstance(fn, str) else fn})
 
     def moment(self, c: Array, d: Array, e: Array) -> Array:
-        return hermite_moment(self.fn, 0, 0, self.terms, c, d, e)
+        return hermite_moment(_Factors(self.fn, self.terms), c, d, e)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2, 3))
-def hermite_moment(fn: Activation, i: int, j: int, terms: int, c: Array, d: Array, e: Array) -> Array:
-    """M_ij = E[h^(i)(Z) h^(j)(Z')], derivatives of order i and j of h = fn, elementwise in (c, d, e)."""
-    return _series(fn, i, j, terms, c, d, e)
+class _Factors(NamedTuple):
+    """h^(i)(Z) h^(j)(Z'), derivatives of order i and j of h = fn, whose mean is a series of ``terms`` terms.
+
+    A program is compiled for each.
+    """
+
+    fn: Activation
+    terms: int
+    i: int = 0
+    j: int = 0
+
+    def raised(self, i: int, j: int) -> _Factors:
+        """Differentiated i times more by Z and j times more by Z'."""
+        return self._replace(i=self.i + i, j=self.j + j)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def hermite_moment(of: _Factors, c: Array, d: Array, e: Array) -> Array:
+    """M_ij = E[h^(i)(Z) h^(j)(Z')], elementwise in (c, d, e)."""
+    return _series(of, c, d, e)
 
 
 @hermite_moment.defjvp
-def _price(
-    fn: Activation, i: int, j: int, terms: int, primals: Arrays, tangents: Arrays
-) -> tuple[Array, Array]:
+def _price(of: _Factors, primals: Arrays, tangents: Arrays) -> tuple[Array, Array]:
     # Autodiff of the series would divide by sigma and store every term; Price's theorem does neither.
     dc, dd, de = tangents
-    by_c = hermite_moment(fn, i + 1, j + 1, terms, *primals)
-    by_d = hermite_moment(fn, i + 2, j, terms, *primals) / 2
-    by_e = hermite_moment(fn, i, j + 2, terms, *primals) / 2
-    return hermite_moment(fn, i, j, terms, *primals), by_c * dc + by_d * dd + by_e * de
+    by_c = hermite_moment(of.raised(1, 1), *primals)
+    by_d = hermite_moment(of.raised(2, 0), *primals) / 2
+    by_e = hermite_moment(of.raised(0, 2), *primals) / 2
+    return hermite_moment(of, *primals), by_c * dc + by_d * dd + by_e * de
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _series(fn: Activation, i: int, j: int, terms: int, c: Array, d: Array, e: Array) -> Array:
+@partial(jax.jit, static_argnums=0)
+def _series(of: _Factors, c: Array, d: Array, e: Array) -> Array:
     """sum_k rho^k a_k(sigma) a_k(sigma'), a slab of terms at a time from k = 0 upwards."""
+    fn, terms, i, j = of
     dtype = jnp.result_type(float, c, d, e)
     c, d, e = (jnp.asarray(v, dtype) for v in (c, d, e))
     scale = jnp.sqrt(d) * jnp.sqrt(e)

@@ -7,7 +7,13 @@ import warnings
 from typing import Any
 
 from widegp import designs, metrics
-from widegp.identifiability import fisher_information, map_objective, profile, shape_correlations
+from widegp.identifiability import (
+    Computation,
+    fisher_information,
+    map_objective,
+    profile,
+    shape_correlations,
+)
 from widegp.kernels.closed import Mixed
 from widegp.networks import convergence_study, network_of
 from widegp.paper.plan import Plan
@@ -107,8 +113,9 @@ def profiles(plan: Plan, store: Store) -> Record:
     for name in PROFILED:
 
         def compute(name: str = name) -> Record:
+            by = Computation(seed=plan.seed)
             objective, start = map_objective(
-                Mixed(), float(arrays["noise"]), part.X[:rows], part.y[:rows], seed=plan.seed
+                Mixed(), float(arrays["noise"]), part.X[:rows], part.y[:rows], computation=by
             )
             return profile(objective, start, name).to_dict()
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from widegp.report import classes, html, outputs, terminal
 from widegp.report.classes import summarise_classes
 from widegp.report.outputs import summarise_outputs
-from widegp.report.summary import summarise
+from widegp.report.summary import own_explanation, summarise
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = [
     "headline",
+    "own_explanation",
     "render_html",
     "render_terminal",
     "summarise",

@@ -36,8 +36,6 @@ def summarise(
     provenance: Mapping[str, Any] | None = None,
     *,
     explanation: Mapping[str, Any] | None = None,
-    feature_names: Sequence[str] | None = None,
-    ranking: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The parts of a report: verdict, scores, held-out rows, parameters, fit, inputs, data, provenance.
 
@@ -46,8 +44,7 @@ def summarise(
         ``peak_memory`` is in bytes, ``warnings`` is a list of sentences, ``yardstick`` has the fields of
         `widegp.yardstick.Yardstick`; ``remarks`` and ``details`` are sentences for those who want to know
         more; all else is shown as it stands (command, date, seed, versions, ...).
-    explanation : the result of `widegp.explain.explain`; without it there is no partial dependence, and
-        inputs are ranked by ARD alone, beside the ``ranking`` of `widegp.importance.rank_columns`, if given.
+    explanation : the result of `widegp.explain.explain`; by default `own_explanation`.
     """
     given = dict(provenance or {})
     scores, result = held_out.scores(), model.result_
@@ -73,7 +70,7 @@ def summarise(
             "fit": _fit(model, given),
             "parameters": describe_parameters(model),
             "undetermined": open_directions(result.undetermined, sizes, declared_parameters(model.kernel_)),
-            "explanation": explanation or _explanation(model, feature_names, ranking),
+            "explanation": explanation or own_explanation(model),
             "columns": list(columns),
             "provenance": given,
         }
@@ -184,10 +181,16 @@ def _fit(model: WideGPRegressor, given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _explanation(
-    model: WideGPRegressor, feature_names: Sequence[str] | None, ranking: Mapping[str, Any] | None
+def own_explanation(
+    model: WideGPRegressor,
+    feature_names: Sequence[str] | None = None,
+    ranking: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What the model says of itself without a sample of rows: ARD, and the kernel at its own rows."""
+    """What the model says of itself without a sample of rows: ARD, and the kernel at its own rows.
+
+    There is no partial dependence, and inputs are ranked by ARD alone, beside the ``ranking`` of
+    `widegp.importance.rank_columns`, if given.
+    """
     rows = model.fitted_.inputs.transform(model.fitted_.rows_held)
     weights = np.asarray(getattr(model, "input_importance_", []), float)
     names = input_names(model, feature_names)

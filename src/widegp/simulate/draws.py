@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from widegp.anchors import choose_anchors
+from widegp.anchors import Wanted, choose_anchors
 from widegp.approximations.whitening import JITTERS, whiten
 from widegp.compute.backend import choose_backend
 from widegp.inference.protocol import NOISE_FRACTION
@@ -181,7 +181,7 @@ def _full_scale(
     progress: Listener | None,
 ) -> tuple[np.ndarray, float]:
     """f = Phi w + r: w ~ N(0, I), r ~ GP(0, K - Phi Phi') drawn in turn."""
-    anchors = choose_anchors(X, settings.rank, "random", shared).points
+    anchors = choose_anchors(X, Wanted(settings.rank, "random"), shared).points
     backend = choose_backend(kernel)
     with backend.scope():
         white = whiten(backend, kernel, anchors)
