@@ -176,7 +176,7 @@ class LatentFit:
 
     def plain(self) -> LatentEstimate:
         """The kernel as it is, on inputs as they are scaled."""
-        return LatentEstimate(self._fit(self.builder, self.problem, self.start, None, True), self.builder)
+        return LatentEstimate(self._fit(self.builder, self.problem), self.builder)
 
     def chosen(self, asked: Asked) -> LatentEstimate:
         """Inputs and metric as asked, ``"auto"`` by what predicts held-out rows better."""
@@ -207,7 +207,7 @@ class LatentFit:
             objective = replace(objective, problem=self.problem)
             fitted = replace(path.first, objective=objective)
         else:
-            fitted = self._fit(builder, self.problem, path.first.values, _curvature(path.first), False)
+            fitted = self._fit(builder, self.problem, path.first)
         linear = None if path.form.linear is None else LinearMap(path.form.linear)
         parts = scaler if path.form.inputs == "quantile" else None, path.trees, linear
         maps = tuple(part for part in parts if part is not None)
@@ -217,18 +217,14 @@ class LatentFit:
         """Parameters from a part of the rows, inputs and metric again from a larger one, and so on; from
         where the path ``before`` ended, or from several starts.
         """
-        part = self._rows[:PART_ROWS]
-        if before is None:
-            first, near = self._of_part(tables, form, part, self.start, explore=True), None
-        else:
-            values, H = before.first.values, before.first.optimum.curvature
-            first, near = self._of_part(tables, form, part, values, H), before.held.settled.mode.f
+        last, near = (None, None) if before is None else (before.first, before.held.settled.mode.f)
+        first = self._of_part(tables, form, last)
         for _ in range(ROUNDS if before is None else FURTHER_ROUNDS):
             found = self._refined(tables, form, first.values, learned, near)
             if found.form is form:
                 break
             form, near = found.form, found.settled.mode.f
-            first = self._of_part(tables, form, part, first.values, first.optimum.curvature)
+            first = self._of_part(tables, form, first)
         return Path(tables, form, first, found)
 
     @cached_property
@@ -295,13 +291,11 @@ class LatentFit:
         loss = response.likelihood.trees_loss
         return TreesInput.fit(X[rows], response.y[rows], seed, loss, weight[rows], size)
 
-    def _of_part(
-        self, tables: Tables, form: Form, part: np.ndarray, start: Values, H: np.ndarray | None = None,
-        *, explore: bool = False,
-    ) -> Fitted:  # fmt: skip
-        """The fit of some rows, from several starts where it is to ``explore``."""
+    def _of_part(self, tables: Tables, form: Form, near: Fitted | None) -> Fitted:
+        """The fit of some rows, from that of a like form if there is one."""
+        part = self._rows[:PART_ROWS]
         builder = replace(self.builder, X=_mapped(tables, form)[part])
-        return self._fit(builder, self.problem.restricted(part), start, H, explore)
+        return self._fit(builder, self.problem.restricted(part), near)
 
     def _refined(
         self, tables: Tables, form: Form, values: Values, learned: bool, near: np.ndarray | None
@@ -330,13 +324,16 @@ class LatentFit:
         moments = Moments(*(np.stack(parts, axis=1) for parts in zip(*each, strict=True)))
         return Sampled(form, builder, settled, moments, self.problem.log_score(values, held, *moments))
 
-    def _fit(
-        self, builder: Builder, problem: Any, values: Values, H: np.ndarray | None, explore: bool
-    ) -> Fitted:
+    def _fit(self, builder: Builder, problem: Any, near: Fitted | None = None) -> Fitted:
+        """The fit of the builder's rows from one nearby, whose curvature and kind of anchors serve it too, or
+        from several starts.
+        """
         gain = max(LEAST_GAIN, GAIN_PER_ROW * len(builder.X))
-        run = replace(self.run, settings=replace(self.run.settings, explore=explore, gain=gain))
+        run = replace(self.run, settings=replace(self.run.settings, explore=near is None, gain=gain))
         with builder.backend.scope():
-            return fit_map(builder, problem, values, run, H)
+            if near is None:
+                return fit_map(builder, problem, self.start, run)
+            return fit_map(builder, problem, near.values, run, _curvature(near), near.layout.metric)
 
     def _bench(self, inputs: str) -> Bench:
         """Of the regression of pseudo-targets, standardised."""
@@ -378,9 +375,9 @@ def _better(one: Sampled, other: Sampled) -> Sampled:
 
 
 def _curvature(fitted: Fitted) -> np.ndarray | None:
-    """The Hessian per row at the optimum of a part: with it few evaluations of the whole are needed."""
+    """The Hessian per row where a fit ended: with it few evaluations of more rows are needed."""
     objective, optimum = fitted.objective, fitted.optimum
-    if optimum.gradient is None:
-        return None
+    if optimum.curvature is not None or optimum.gradient is None:
+        return optimum.curvature
     with objective.likelihood.backend.scope():
         return curvature_at(objective, optimum.z, optimum.gradient, objective.n_rows)

@@ -129,9 +129,10 @@ def fit_map(
     start: Values,
     run: Run,
     curvature: np.ndarray | None = None,
+    metric: str | None = None,
 ) -> Fitted:
-    """Minimise eq. (map_loss_body) from ``start``; ``curvature`` is the Hessian per row of the loss there, if
-    a like fit has it.
+    """Minimise eq. (map_loss_body) from ``start``; of a like fit there may be the ``curvature``, the Hessian
+    per row of the loss there, and the ``metric`` of its anchors.
 
     Those who watch the run are told of each descent as it begins, with iteration 0, and of each iteration.
     The posterior, which the caller makes next, begins where this ends.
@@ -145,7 +146,7 @@ def fit_map(
     if settings.seconds is not None:
         run = replace(run, deadline=clock + settings.seconds)
     seconds: dict[str, float] = {}
-    starts, rivals, metric = [start], [start], None
+    starts, rivals = [start], [start]
     if explores:
         watch.begin("start", start)
         rivals = [found.values for found in optima(run, builder, problem, start, space)]
