@@ -30,6 +30,8 @@ GTOL = 1e-5
 GAIN, SMALLEST_GAIN = 1e-2, 1e-14
 # Of a large table a step must gain so many nats a row: less changes no prediction.
 GAIN_PER_ROW = 1e-6
+# Parameters few enough for a Hessian by differences.
+FEW_PARAMETERS = 12
 # Step of the differences that make a Hessian; the smallest curvature, as a share of the largest, that is
 # used as it is; and the longest step, a factor of e in a variance.
 STEP = 1e-3
@@ -121,6 +123,12 @@ class Recorded:
             self.path.append(value)
         return value / self.n_rows, gradient / self.n_rows
 
+    def curvature(self, z: np.ndarray, gradient: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+        """The Hessian per row at z, where the gradient per row is this one; ``otherwise`` where it fails."""
+        H = curvature_at(self.task.objective, z, gradient * self.n_rows, self.n_rows)
+        self.evaluations += z.size
+        return otherwise if H is None else raised(H)
+
     def iterated(self, intermediate_result: scipy.optimize.OptimizeResult) -> None:
         self.path.append(self.best_value)
         if self.task.on_iteration:
@@ -168,15 +176,21 @@ def bfgs(task: Task, z: np.ndarray, curvature: np.ndarray) -> Optimum:
     knows no bounds and its L-BFGS-B no curvature to start from, hence this one. It stops by the Newton
     decrement g'H^-1 g / 2, what a step promises to gain. An entry at a bound that the gradient pushes it
     against stays there.
+
+    Updates tell of the directions of the steps alone. Far from where H was made the others may curve a
+    hundred times less than H says, and promise as much more: before it stops there, H is made anew.
     """
     recorded = Recorded(task)
     low, high = np.array(task.bounds).T
-    H = raised(curvature)
+    H, made_at = raised(curvature), z
     reason = Reason.MAX_ITER
     try:
         value, gradient = recorded(z)
         for _ in range(task.max_iter):
             step = newton_step(H, gradient, z, low, high)
+            if -(gradient @ step) / 2 * task.n_rows < task.gain and _far(z, made_at):
+                H, made_at = recorded.curvature(z, gradient, H), z
+                step = newton_step(H, gradient, z, low, high)
             slope = float(gradient @ step)
             if -slope / 2 * task.n_rows < task.gain:
                 reason = Reason.CONVERGED
@@ -192,6 +206,11 @@ def bfgs(task: Task, z: np.ndarray, curvature: np.ndarray) -> Optimum:
     except _OutOfTime:
         reason = Reason.BUDGET
     return replace(recorded.optimum(reason, z), curvature=H)
+
+
+def _far(z: np.ndarray, made_at: np.ndarray) -> bool:
+    """Whether a Hessian made there says little of z, and another is not too dear."""
+    return 0 < z.size <= FEW_PARAMETERS and float(np.abs(z - made_at).max()) > LONGEST
 
 
 def newton_step(H: Floats, gradient: Floats, z: Floats, low: Floats, high: Floats) -> Floats:
