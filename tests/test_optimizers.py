@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from widegp.inference.descent import descend
 from widegp.inference.objective import Answer
-from widegp.inference.optimizers import Task, Timed, bfgs, curvature_at, lbfgs
+from widegp.inference.optimizers import Task, Timed, bfgs, curvature_at, lbfgs, settled
 from widegp.inference.result import Reason
 
 ROWS = 1000
@@ -96,6 +96,21 @@ def test_a_curvature_made_far_away_does_not_end_the_descent():
     assert out.reason is Reason.CONVERGED
     best = scipy.optimize.minimize(lambda z: valley(z)[:2], [4.0, 2.0], jac=True)
     assert out.value == pytest.approx(best.fun, abs=2 * task.gain)
+
+
+def test_an_optimum_is_settled_by_its_gradient_where_values_are_rounded():
+    H, centre, _ = random_problem(1)
+
+    def rounded(z):
+        exact = quadratic(H, centre)(z)
+        return exact._replace(value=round(1e3 + exact.value, 6))
+
+    task = Task(rounded, [(-9, 9)] * 5, ROWS, 50, gain=1e-14)
+    found = bfgs(task, centre + 1e-5, 1.05 * H)
+    out = settled(task, found)
+    assert np.abs(found.z - centre).max() > 1e-7 > 1e-10 > np.abs(out.z - centre).max()
+    # A step that does not lead nearer is not taken.
+    assert settled(task, replace(found, curvature=-H)).z is found.z
 
 
 def test_fewer_evaluations_than_without_the_curvature():

@@ -7,7 +7,15 @@ from dataclasses import replace
 import numpy as np
 
 from widegp.cost import START_ROWS
-from widegp.inference.optimizers import FEW_PARAMETERS, SMALLEST_GAIN, Task, bfgs, curvature_at, lbfgs
+from widegp.inference.optimizers import (
+    FEW_PARAMETERS,
+    SMALLEST_GAIN,
+    Task,
+    bfgs,
+    curvature_at,
+    lbfgs,
+    settled,
+)
 from widegp.inference.result import Optimum, Reason
 
 # Iterations after which a Hessian is worth having.
@@ -47,5 +55,5 @@ def polished(task: Task, found: Optimum) -> Optimum:
     exact = bfgs(replace(task, max_iter=POLISHING, gain=SMALLEST_GAIN, on_iteration=None), found.z, H)
     if not exact.value <= found.value:
         return found
-    done = exact.after(found, found.z.size)
+    done = settled(task, exact.after(found, found.z.size))
     return replace(done, reason=found.reason, path=found.path)
