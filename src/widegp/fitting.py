@@ -89,9 +89,12 @@ def _fit_gaussian(asked: Any, table: TrainingTable, seed: int, watch: Watch) -> 
     rows = table.X
     kernel, _ = started(asked, rows)
     backend = choose_backend(kernel, backend_for(engine, asked.backend))
-    journal = _journal(asked, rows, table.y, seed)
+    journal = _journal(asked, table, seed)
     dials = _resolved(asked, rows, kernel, backend, journal, seed)
-    builder = Builder(rows, dials, backend, seed, engine)
+    # Where choices are open, rows that repeat are held out one by one: new rows will repeat them too.
+    if dials.name == "exact" and not (_choices(asked).open or is_mapped(rows)):
+        table = table.merged()
+    builder = Builder(table.X, dials, backend, seed, engine)
     spent = journal.seconds() if journal else time.perf_counter() - watch.began
     run = Run(_settings(asked, spent, seed), watch, journal=journal)
     whole = _table_fit(asked, table, builder, run)
@@ -142,7 +145,7 @@ def _choices(asked: Any) -> Asked:
     return Asked(inputs, warp, metric, asked.noise, asked.trees)
 
 
-def _journal(asked: Any, X: np.ndarray, y: np.ndarray, seed: int) -> Journal | None:
+def _journal(asked: Any, table: TrainingTable, seed: int) -> Journal | None:
     """The journal of this very fit, if evaluations are to be written down."""
     if asked.checkpoint is None:
         return None
@@ -150,7 +153,9 @@ def _journal(asked: Any, X: np.ndarray, y: np.ndarray, seed: int) -> Journal | N
     settings = {k: v for k, v in asked.get_params(deep=False).items() if k not in apart}
     # More or less time does not change the steps, but whether there is a limit does.
     settings["budget"] = asked.budget is not None
-    return Journal.open(asked.checkpoint, fingerprint(settings | {"seed": seed}, X, y))
+    settings |= {"seed": seed, "weighted": table.weight is not None, "known noise": table.noise is not None}
+    known = (part for part in (table.X, table.y, table.weight, table.noise) if part is not None)
+    return Journal.open(asked.checkpoint, fingerprint(settings, *known))
 
 
 def _resolved(
