@@ -40,7 +40,7 @@ demo-dask: $(STAMP) ## fit on a cluster of two local processes and compare with 
 test: lint ## lint, then run the tests that are quick (ARGS="..." goes to pytest)
 	$(PYTEST) $(ARGS)
 
-test-all: lint $(STAMP_ALL) ## all tests: also slow ones, and those of docs, GPyTorch, skops and a browser
+test-all: lint $(STAMP_ALL) ## all tests: also slow ones, and those of docs, GPyTorch, NumPyro, skops and a browser
 	@for name in chromium chromium-browser google-chrome chrome; do \
 		command -v $$name >/dev/null && exit 0; done; \
 		echo "There is no chromium on the path: the tests of pages in a browser are skipped."

@@ -113,6 +113,9 @@ def test_a_journal_of_another_fit_is_refused(tmp_path):
         WideGPRegressor.plain(**settings).fit(X, y + 1e-9)
     with pytest.raises(JournalError, match="another table or with other settings"):
         WideGPRegressor.plain(**settings | {"max_iter": 2}).fit(X, y)
+    for known in ({"sample_weight": np.full(40, 2.0)}, {"noise_variance": 0.1}):
+        with pytest.raises(JournalError, match="another table or with other settings"):
+            WideGPRegressor.plain(**settings).fit(X, y, **known)
     (tmp_path / "text").write_text("dear diary\n")
     with pytest.raises(JournalError, match="not a checkpoint"):
         WideGPRegressor.plain(**settings | {"checkpoint": tmp_path / "text"}).fit(X, y)

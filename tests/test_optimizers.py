@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from widegp.inference.descent import descend
 from widegp.inference.objective import Answer
-from widegp.inference.optimizers import Task, Timed, bfgs, curvature_at, lbfgs
+from widegp.inference.optimizers import Task, Timed, bfgs, curvature_at, lbfgs, settled
 from widegp.inference.result import Reason
 
 ROWS = 1000
@@ -43,8 +43,10 @@ def test_the_true_curvature_reaches_the_optimum_in_the_steps_that_their_length_a
     log: list[np.ndarray] = []
     out = bfgs(Task(quadratic(H, centre, log), [(-9, 9)] * 5, ROWS, 50), start, H)
     assert out.reason is Reason.CONVERGED
-    # A step is one unit at most in any entry; without that limit there would be a single one.
-    assert len(log) <= 2 + np.ceil(np.abs(centre - start).max()) * 2
+    # A step is one unit at most in any entry; without that limit there would be a single one. Where it has
+    # led further than that, the curvature is made anew before it ends.
+    distance = np.abs(centre - start).max()
+    assert len(log) <= 2 + np.ceil(distance) * 2 + (5 if distance > 0.98 else 0)
     np.testing.assert_allclose(out.z, centre, atol=2e-2)
     assert out.value < 2e-3
 
@@ -75,6 +77,40 @@ def test_a_wrong_curvature_is_corrected_on_the_way():
     truth = scipy.optimize.rosen_hess(out.z) @ np.ones(3)
     was_off = np.linalg.norm(100 * np.ones(3) - truth)
     assert np.linalg.norm(out.curvature @ np.ones(3) - truth) < was_off / 4
+
+
+def test_a_curvature_made_far_away_does_not_end_the_descent():
+    """f = (a - 4)^2 / 2 + h(a) b^2 / 2 - b / 50, with h = 100 at the start and 0.01 at the end.
+
+    No step leads along b, so that no update corrects h; by the first one there is 0.002 to gain, not 20.
+    """
+
+    def valley(z):
+        a, b = z
+        steep = 100 * np.exp(-3 * a)
+        value = (a - 4) ** 2 / 2 + (0.01 + steep) * b**2 / 2 - b / 50
+        return Answer(ROWS * value, ROWS * np.array([a - 4 - 1.5 * steep * b**2, (0.01 + steep) * b - 0.02]))
+
+    task = Task(valley, [(-9, 9)] * 2, ROWS, 50)
+    out = bfgs(task, np.zeros(2), np.diag([1.0, 100.0]))
+    assert out.reason is Reason.CONVERGED
+    best = scipy.optimize.minimize(lambda z: valley(z)[:2], [4.0, 2.0], jac=True)
+    assert out.value == pytest.approx(best.fun, abs=2 * task.gain)
+
+
+def test_an_optimum_is_settled_by_its_gradient_where_values_are_rounded():
+    H, centre, _ = random_problem(1)
+
+    def rounded(z):
+        exact = quadratic(H, centre)(z)
+        return exact._replace(value=round(1e3 + exact.value, 6))
+
+    task = Task(rounded, [(-9, 9)] * 5, ROWS, 50, gain=1e-14)
+    found = bfgs(task, centre + 1e-5, 1.05 * H)
+    out = settled(task, found)
+    assert np.abs(found.z - centre).max() > 1e-7 > 1e-10 > np.abs(out.z - centre).max()
+    # A step that does not lead nearer is not taken.
+    assert settled(task, replace(found, curvature=-H)).z is found.z
 
 
 def test_fewer_evaluations_than_without_the_curvature():

@@ -7,6 +7,7 @@ import pytest
 
 import widegp
 from widegp import WideGPRegressor
+from widegp.inference.theta import FEW_ROWS
 from widegp.several_fit import leading
 
 
@@ -42,10 +43,11 @@ def test_outputs_keep_their_units_and_noise(approximation, tmp_path):
 @pytest.mark.slow
 def test_inputs_and_metric_are_shared_and_warps_are_not():
     rng = np.random.default_rng(3)
-    X = rng.normal(size=(160, 4))
+    n = FEW_ROWS + 20  # fewer rows are fitted with and without a variance for each input, and share no metric
+    X = rng.normal(size=(n, 4))
     f = np.sin(2 * X[:, 0])
-    other = np.exp(2 * f + 0.4 * rng.normal(size=160))
-    Y = np.column_stack([f + 0.1 * rng.normal(size=160), other])
+    other = np.exp(2 * f + 0.4 * rng.normal(size=n))
+    Y = np.column_stack([f + 0.1 * rng.normal(size=n), other])
     model = WideGPRegressor(random_state=0, max_iter=30).fit(X, Y)
     first, second = model.fitted_
     np.testing.assert_array_equal(first.inputs.transform(X[:5]), second.inputs.transform(X[:5]))

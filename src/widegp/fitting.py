@@ -17,6 +17,7 @@ from widegp.approximations.build import Builder
 from widegp.approximations.evaluation import Observed
 from widegp.approximations.layout import Dials
 from widegp.approximations.registry import approximation
+from widegp.choices.chosen import LEAST_ROWS
 from widegp.choices.left_out import NEIGHBORS, left_out
 from widegp.choices.search import Asked
 from widegp.choices.stacking import nested_shares
@@ -89,9 +90,13 @@ def _fit_gaussian(asked: Any, table: TrainingTable, seed: int, watch: Watch) -> 
     rows = table.X
     kernel, _ = started(asked, rows)
     backend = choose_backend(kernel, backend_for(engine, asked.backend))
-    journal = _journal(asked, rows, table.y, seed)
+    journal = _journal(asked, table, seed)
     dials = _resolved(asked, rows, kernel, backend, journal, seed)
-    builder = Builder(rows, dials, backend, seed, engine)
+    # Where choices are made, rows that repeat are held out one by one: new rows will repeat them too.
+    chooses = _choices(asked).open and table.weight is None and len(table.y) >= LEAST_ROWS
+    if dials.name == "exact" and not (chooses or is_mapped(rows)):
+        table = table.merged()
+    builder = Builder(table.X, dials, backend, seed, engine)
     spent = journal.seconds() if journal else time.perf_counter() - watch.began
     run = Run(_settings(asked, spent, seed), watch, journal=journal)
     whole = _table_fit(asked, table, builder, run)
@@ -142,7 +147,7 @@ def _choices(asked: Any) -> Asked:
     return Asked(inputs, warp, metric, asked.noise, asked.trees)
 
 
-def _journal(asked: Any, X: np.ndarray, y: np.ndarray, seed: int) -> Journal | None:
+def _journal(asked: Any, table: TrainingTable, seed: int) -> Journal | None:
     """The journal of this very fit, if evaluations are to be written down."""
     if asked.checkpoint is None:
         return None
@@ -150,7 +155,9 @@ def _journal(asked: Any, X: np.ndarray, y: np.ndarray, seed: int) -> Journal | N
     settings = {k: v for k, v in asked.get_params(deep=False).items() if k not in apart}
     # More or less time does not change the steps, but whether there is a limit does.
     settings["budget"] = asked.budget is not None
-    return Journal.open(asked.checkpoint, fingerprint(settings | {"seed": seed}, X, y))
+    settings |= {"seed": seed, "weighted": table.weight is not None, "known noise": table.noise is not None}
+    known = (part for part in (table.X, table.y, table.weight, table.noise) if part is not None)
+    return Journal.open(asked.checkpoint, fingerprint(settings, *known))
 
 
 def _resolved(
@@ -177,9 +184,7 @@ def _settings(asked: Any, spent: float, seed: int) -> OptimizerSettings:
     )  # fmt: skip
 
 
-def started(
-    asked: Any, rows: np.ndarray, name: str | None = None
-) -> tuple[Kernel, dict[str, np.ndarray]]:
+def started(asked: Any, rows: np.ndarray, name: str | None = None) -> tuple[Kernel, dict[str, np.ndarray]]:
     """The kernel to fit, that of the settings or the one called ``name``, and where its parameters begin."""
     wanted = asked.kernel if name is None else name
     kernel = named(wanted) if isinstance(wanted, str) else wanted
@@ -356,9 +361,7 @@ def training_rows(
     if order is None:
         return None
     count, stored = max(asked.predict_neighbors, builder.dials.neighbors), observed.of(order)
-    return TrainingRows(
-        take(builder.X, order), stored.y, kernel, count, stored.spread, asked.predict_cells
-    )
+    return TrainingRows(take(builder.X, order), stored.y, kernel, count, stored.spread, asked.predict_cells)
 
 
 def conditioned(asked: Any, model: FittedGP, X: np.ndarray, y: np.ndarray) -> FittedGP:

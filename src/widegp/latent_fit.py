@@ -36,7 +36,7 @@ from widegp.laplace import Response
 from widegp.laplace_classes import ClassResponse
 from widegp.likelihoods import Bernoulli, log_exposure, make_likelihood
 from widegp.likelihoods.counts import Counts
-from widegp.training_table import training_table
+from widegp.training_table import repeats, training_table
 from widegp.warps import FittedWarp
 
 EXACT_ROWS = 500  # up to here "auto" takes all rows at once; a mode is a dozen factorisations
@@ -187,16 +187,13 @@ def fit_response(
     if exposure is not None and not isinstance(likelihood, Counts):
         raise ValueError(f"exposure is of counts; the likelihood is {estimator.likelihood!r}.")
     seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
-    table = training_table(estimator, X, y, seed, known["sample_weight"])
+    offset = log_exposure(exposure, np.size(y))
+    table = training_table(estimator, X, y, seed, known["sample_weight"], offset=offset)
     likelihood.check(table.y)
     scaled = not isinstance(likelihood, Counts | Bernoulli)
     scaler = TargetScaler.fit(table.y, table.weight) if scaled else UNSCALED
-    offset = log_exposure(exposure, np.size(y))
     rows, target, offset = table.X, scaler.transform(table.y), offset[table.fitted]
     weight = np.ones(len(target)) if table.weight is None else table.weight
-    if not is_mapped(rows):
-        both, target, weight = merged_rows(np.column_stack([rows, offset]), target, weight)
-        rows, offset = np.ascontiguousarray(both[:, :-1]), both[:, -1]
     level = likelihood.level(target, offset, weight)
     builder = latent_builder(estimator, rows, seed)
     response = Response(likelihood, target, offset + level, weight)
@@ -212,9 +209,9 @@ def merged_rows(
     The rows come sorted. So a weight of k gives the very fit that k equal rows give.
     """
     kept = weight > 0
-    both, inverse = np.unique(np.column_stack([X[kept], y[kept]]), axis=0, return_inverse=True)
-    sums = np.bincount(inverse.ravel(), weights=weight[kept], minlength=len(both))
-    return np.ascontiguousarray(both[:, :-1]), both[:, -1].copy(), sums
+    X, y = X[kept], y[kept]
+    first, sums = repeats([X, y], weight[kept])
+    return X[first], y[first], sums
 
 
 def weighted_scaler(X: np.ndarray, weight: np.ndarray, kind: str | None) -> InputScaler:

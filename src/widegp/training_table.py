@@ -30,13 +30,37 @@ class TrainingTable(NamedTuple):
     noise: np.ndarray | None = None
     fitted: np.ndarray | slice = slice(None)
 
+    def merged(self) -> TrainingTable:
+        """Rows that repeat, target and noise included, as one row with the sum of their weights, sorted; the
+        table itself where none repeats and none has a weight.
+
+        So a weight of k gives the very fit that k equal rows give. Written out, these have a covariance that
+        is singular but for the noise, which equal targets say is none: losses then have seven digits.
+        """
+        columns = [self.X, self.y] if self.noise is None else [self.X, self.noise, self.y]
+        first, weight = repeats(columns, self.weight)
+        if self.weight is None and len(first) == len(self.y):
+            return self
+        noise = None if self.noise is None else self.noise[first]
+        fitted = first if isinstance(self.fitted, slice) else self.fitted[first]
+        return self._replace(X=self.X[first], y=self.y[first], weight=weight, noise=noise, fitted=fitted)
+
+
+def repeats(columns: list[np.ndarray], weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """The first of the rows that are equal in all ``columns``, sorted by these, and their weights' sum."""
+    both = np.column_stack(columns)
+    _, first, inverse = np.unique(both, axis=0, return_index=True, return_inverse=True)
+    return first, np.bincount(inverse.ravel(), weights=weight).astype(float)
+
 
 def training_table(
-    estimator: Any, X: Any, y: Any, seed: int, weight: Any = None, noise: Any = None
-) -> TrainingTable:
+    estimator: Any, X: Any, y: Any, seed: int, weight: Any = None, noise: Any = None,
+    offset: np.ndarray | None = None,
+) -> TrainingTable:  # fmt: skip
     """Checked and scaled; names of features are left on the estimator, what was in a file stays in one.
 
-    Rows of weight 0 are left out.
+    Rows of weight 0 are left out. With ``offset`` (n,), known of a latent function, rows in memory that
+    repeat become one before they are scaled: a weight of k then gives k equal rows to the last digit.
     """
     if is_stored(X):
         if weight is not None or noise is not None:
@@ -63,6 +87,9 @@ def training_table(
     if len(fitted) < len(y):
         X, y = X[fitted], y[fitted]
         weight, noise = (None if part is None else part[fitted] for part in (weight, noise))
+    if offset is not None:
+        first, weight = repeats([X, offset[fitted], y], weight)
+        X, y, fitted = X[first], y[first], fitted[first]
     scaler = fit_scaler(X, _base_scaling(estimator), weight)
     return TrainingTable(scaler.transform(X), y, scaler, held, weight, noise, fitted)
 

@@ -103,7 +103,7 @@ def small_pieces(monkeypatch):
         "data.arrays.CHUNK_BYTES": 2**20, "anchors.SAMPLE_ROWS": 500, "anchors.SPREAD_ROWS": 500,
         "neighbors.search.EXACT_ROWS": 2_000, "neighbors.blocks._DIRECTION_ROWS": 500,
         "neighbors.lists._ADDED": 500, "neighbors.lists._SCALED_ROWS": 500,
-        "neighbors.lists._ROWS_PER_LIST": 4,
+        "neighbors.lists._ROWS_PER_LIST": 4, "neighbors.cells.RUN_ROWS": 500,
     }  # fmt: skip
     for name, size in sizes.items():
         monkeypatch.setattr(f"widegp.{name}", size)
@@ -117,8 +117,10 @@ def test_memory_stays_far_below_the_table(approximation, tmp_path, small_pieces)
     for k in range(0, len(X), 1_000):
         X[k : k + 1_000] = rng.normal(size=(1_000, 4)) @ rng.normal(size=(4, 300))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=len(X))
+    # Cells hold two fifths of as many rows, and their centres stay in memory: with 8 in place of 100 they
+    # would be a third of the table, with the default of 400 they are a 160th.
     model = WideGPRegressor.plain(
-        approximation=approximation, rank=8, neighbors=4, predict_neighbors=8, max_iter=0, block_rows=500,
+        approximation=approximation, rank=8, neighbors=4, predict_neighbors=100, max_iter=0, block_rows=500,
         start={"sigma_u2": 0.01}, random_state=0,
     )  # fmt: skip
     with warnings.catch_warnings():

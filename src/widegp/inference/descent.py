@@ -7,11 +7,18 @@ from dataclasses import replace
 import numpy as np
 
 from widegp.cost import START_ROWS
-from widegp.inference.optimizers import SMALLEST_GAIN, Task, bfgs, curvature_at, lbfgs
+from widegp.inference.optimizers import (
+    FEW_PARAMETERS,
+    SMALLEST_GAIN,
+    Task,
+    bfgs,
+    curvature_at,
+    lbfgs,
+    settled,
+)
 from widegp.inference.result import Optimum, Reason
 
-# Parameters few enough for a Hessian by differences, and iterations after which it is worth having one.
-FEW_PARAMETERS = 12
+# Iterations after which a Hessian is worth having.
 VALLEY = 20
 # Further iterations, at most, for a small table, and the most parameters that it may have.
 POLISHING, POLISHED_PARAMETERS = 15, 40
@@ -48,5 +55,5 @@ def polished(task: Task, found: Optimum) -> Optimum:
     exact = bfgs(replace(task, max_iter=POLISHING, gain=SMALLEST_GAIN, on_iteration=None), found.z, H)
     if not exact.value <= found.value:
         return found
-    done = exact.after(found, found.z.size)
+    done = settled(task, exact.after(found, found.z.size))
     return replace(done, reason=found.reason, path=found.path)

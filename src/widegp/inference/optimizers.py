@@ -26,10 +26,14 @@ FTOL = 1e-8
 GTOL = 1e-5
 # BFGS stops where a Newton step would gain less than this, in nats of the whole table: the estimates are then
 # within a seventh of a posterior standard deviation of the optimum. Where evaluations cost nothing it goes on
-# to the second: there predictions have seven digits that hang on the data alone.
+# to the second and is settled: predictions then have ten digits or more that hang on the data alone.
 GAIN, SMALLEST_GAIN = 1e-2, 1e-14
 # Of a large table a step must gain so many nats a row: less changes no prediction.
 GAIN_PER_ROW = 1e-6
+# Steps by the gradient alone, at most, where not even that is too little.
+SETTLING = 4
+# Parameters few enough for a Hessian by differences.
+FEW_PARAMETERS = 12
 # Step of the differences that make a Hessian; the smallest curvature, as a share of the largest, that is
 # used as it is; and the longest step, a factor of e in a variance.
 STEP = 1e-3
@@ -121,6 +125,12 @@ class Recorded:
             self.path.append(value)
         return value / self.n_rows, gradient / self.n_rows
 
+    def curvature(self, z: np.ndarray, gradient: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+        """The Hessian per row at z, where the gradient per row is this one; ``otherwise`` where it fails."""
+        H = curvature_at(self.task.objective, z, gradient * self.n_rows, self.n_rows)
+        self.evaluations += z.size
+        return otherwise if H is None else raised(H)
+
     def iterated(self, intermediate_result: scipy.optimize.OptimizeResult) -> None:
         self.path.append(self.best_value)
         if self.task.on_iteration:
@@ -168,15 +178,21 @@ def bfgs(task: Task, z: np.ndarray, curvature: np.ndarray) -> Optimum:
     knows no bounds and its L-BFGS-B no curvature to start from, hence this one. It stops by the Newton
     decrement g'H^-1 g / 2, what a step promises to gain. An entry at a bound that the gradient pushes it
     against stays there.
+
+    Updates tell of the directions of the steps alone. Far from where H was made the others may curve a
+    hundred times less than H says, and promise as much more: before it stops there, H is made anew.
     """
     recorded = Recorded(task)
     low, high = np.array(task.bounds).T
-    H = raised(curvature)
+    H, made_at = raised(curvature), z
     reason = Reason.MAX_ITER
     try:
         value, gradient = recorded(z)
         for _ in range(task.max_iter):
             step = newton_step(H, gradient, z, low, high)
+            if -(gradient @ step) / 2 * task.n_rows < task.gain and _far(z, made_at):
+                H, made_at = recorded.curvature(z, gradient, H), z
+                step = newton_step(H, gradient, z, low, high)
             slope = float(gradient @ step)
             if -slope / 2 * task.n_rows < task.gain:
                 reason = Reason.CONVERGED
@@ -192,6 +208,38 @@ def bfgs(task: Task, z: np.ndarray, curvature: np.ndarray) -> Optimum:
     except _OutOfTime:
         reason = Reason.BUDGET
     return replace(recorded.optimum(reason, z), curvature=H)
+
+
+def _far(z: np.ndarray, made_at: np.ndarray) -> bool:
+    """Whether a Hessian made there says little of z, and another is not too dear."""
+    return 0 < z.size <= FEW_PARAMETERS and float(np.abs(z - made_at).max()) > LONGEST
+
+
+def settled(task: Task, found: Optimum) -> Optimum:
+    """The optimum by its gradient alone: z <- z - H^-1 g while a step leaves less than a quarter of g'H^-1 g.
+
+    Around an optimum the value is flat: where it has thirteen digits, z compared by it has six or seven. The
+    gradient is not flat there, and z has nearly as many digits as it.
+    """
+    if found.curvature is None or found.gradient is None:
+        return found
+    low, high = np.array(task.bounds).T
+    H, z, gradient = found.curvature, found.z, found.gradient / task.n_rows
+    step = newton_step(H, gradient, z, low, high)
+    for _ in range(SETTLING):
+        try:
+            answer = task.objective(z := np.clip(z + step, low, high))
+        except _OutOfTime:
+            break
+        found = replace(found, n_evaluations=found.n_evaluations + 1)
+        if answer.problem is not None or not np.all(np.isfinite(answer.gradient)):
+            break
+        before, gradient = abs(float(gradient @ step)), answer.gradient / task.n_rows
+        step = newton_step(H, gradient, z, low, high)
+        if abs(float(gradient @ step)) >= before / 4:
+            break
+        found = replace(found, z=z, value=answer.value, gradient=answer.gradient)
+    return found
 
 
 def newton_step(H: Floats, gradient: Floats, z: Floats, low: Floats, high: Floats) -> Floats:

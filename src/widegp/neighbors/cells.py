@@ -205,6 +205,6 @@ def _means(points: np.ndarray, owner: np.ndarray) -> np.ndarray:
     """The mean of the points of each owner, in order, without those that own none."""
     order = np.argsort(owner, kind="stable")
     starts = np.flatnonzero(np.diff(owner[order], prepend=-1))
-    sums = np.add.reduceat(points[order].astype(np.float64), starts, axis=0)
+    sums = np.add.reduceat(points[order], starts, axis=0, dtype=np.float64)
     counts = np.diff(starts, append=len(points))
     return (sums / counts[:, None]).astype(points.dtype)
