@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from widegp.inference.descent import descend
 from widegp.inference.objective import Answer
-from widegp.inference.optimizers import Task, Timed, bfgs, curvature_at, lbfgs, settled
+from widegp.inference.optimizers import GAIN, Task, Timed, bfgs, curvature_at, lbfgs, settled
 from widegp.inference.result import Reason
 
 ROWS = 1000
@@ -48,7 +48,9 @@ def test_the_true_curvature_reaches_the_optimum_in_the_steps_that_their_length_a
     distance = np.abs(centre - start).max()
     assert len(log) <= 2 + np.ceil(distance) * 2 + (5 if distance > 0.98 else 0)
     np.testing.assert_allclose(out.z, centre, atol=2e-2)
-    assert out.value < 2e-3
+    # It ends where a step promises less than this, which of a quadratic is what is left: where the last step
+    # but one falls short of the optimum by a thousandth (two starts of 1,500), 0.008 is.
+    assert out.value < GAIN
 
 
 @given(st.integers(0, 10_000))
