@@ -192,3 +192,16 @@ def test_scores_that_are_wider_widen_the_law_and_narrower_ones_do_not():
     assert LAW.widening(1.3 * t) == pytest.approx(1.3, rel=0.03)
     assert LAW.widening(0.8 * t) == pytest.approx(1.0, abs=1e-3)
     np.testing.assert_allclose(LAW.widened(1.3).log_density(t), LAW.log_density(t / 1.3) - np.log(1.3))
+
+
+def test_rows_unlike_any_seen_cost_few_nats_and_the_others_hardly_any():
+    law = Tails(np.array([0.7, 0.3]), np.array([0.5, 1.5]))
+    wider = law.with_strays(498)
+    # The others lose the share of strays, 1 / 500; far out there is nothing but these.
+    near, far, width = np.linspace(-2, 2, 9), 30.0, 5 * law.sd
+    assert np.all(law.log_density(near) - wider.log_density(near) < 1 / 499)
+    expected = norm.logpdf(far, 0, width) + np.log(1 / 500)
+    np.testing.assert_allclose(wider.log_density(far), expected, rtol=1e-9)
+    assert law.log_density(far) < expected - 100
+    np.testing.assert_allclose(wider.sd**2, law.sd**2 * (1 + 24 / 500), rtol=1e-12)
+    np.testing.assert_allclose(wider.weights.sum(), 1, rtol=1e-15)

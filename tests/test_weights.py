@@ -48,7 +48,7 @@ def loss(X, y, weight=None, warp="none"):
 def moments(dense, observed):
     new = np.random.default_rng(5).normal(size=(7, 2))
     posterior = dense.posterior(KERNEL, observed)
-    return np.stack(posterior.moments(dense.backend, *posterior.numbers(), new))
+    return np.stack(posterior.moments(dense.backend, posterior.numbers(), new))
 
 
 def latent(likelihood, X, y, weight):

@@ -26,6 +26,8 @@ MOST_PARTS, FOLDS, ROUNDS = 3, 5, 200
 # Standard errors by which a further part must be likelier on rows that it was not fitted to.
 CERTAIN = 2.0
 NARROWEST, WIDEST, LEAST_WEIGHT = 0.02, 50.0, 1e-6
+# Width of the part for rows unlike any seen.
+STRAY = 5.0
 # Change of the logarithm of a factor below which a round has changed nothing.
 SETTLED = 1e-4
 # Halvings of an interval after which the ends are neighbouring doubles, for most intervals.
@@ -45,7 +47,7 @@ class Tails:
     def words(self) -> str:
         """One line for the notes of a fit."""
         pairs = zip(self.weights, self.factors, strict=True)
-        parts = ", ".join(f"{weight:.0%} of width {factor:.2g}" for weight, factor in pairs)
+        parts = ", ".join(f"{weight:.0%} of width {factor:.3g}" for weight, factor in pairs)
         return f"Left-out rows scatter about their predictions unlike a Gaussian: {parts}."
 
     @property
@@ -56,6 +58,17 @@ class Tails:
     def widened(self, factor: float) -> Tails:
         """The law of ``factor`` t."""
         return Tails(self.weights, factor * self.factors)
+
+    def with_strays(self, n_rows: int) -> Tails:
+        """The same with a part for rows unlike any of the ``n_rows`` seen, STRAY times as wide as the law: by
+        Laplace's rule of succession what n rows have not shown has probability 1 / (n + 2).
+
+        It costs 1 / (n + 2) nats a row, and bounds what a row far off can cost: with normal tails a single
+        one may outweigh all others.
+        """
+        share = 1 / (n_rows + 2)
+        weights = np.append((1 - share) * self.weights, share)
+        return Tails(weights, np.append(self.factors, min(STRAY * self.sd, WIDEST)))
 
     def widening(self, scores: np.ndarray) -> float:
         """c >= 1 under which scores (n,) are likeliest by the law of c t."""

@@ -154,17 +154,20 @@ class Bench:
         values = near.values if start is None else start
         return self._descended(form, values, near.curvature if near.values.keys() == values.keys() else None)
 
-    def by_inputs(self, form: Form, near: Trial) -> Trial:
-        """A fit with one sigma_u2 per input, which then become a diagonal map in front of one for all."""
+    def by_inputs(self, form: Form, near: Trial, limit: int | None = None) -> Trial:
+        """A fit with one sigma_u2 per input, which then become a diagonal map in front of one for all; of so
+        many iterations at most.
+        """
         X, linear = self.tables[form.inputs][self.fitted], near.form.linear
         shares = np.ones(X.shape[1]) if linear is None else np.diagonal(linear) ** 2
         values = {**near.values, "sigma_u2": near.values["sigma_u2"] * shares}
-        found = self._descended(form, values, None, BY_INPUT if linear is None else BY_INPUT_AGAIN)
+        limit = limit or (BY_INPUT if linear is None else BY_INPUT_AGAIN)
+        found = self._descended(form, values, None, limit)
         curvature, objective = near.curvature, found.objective
         if linear is None and len(X) <= FEW_ROWS:
             # From equal variances: where they went without it, a second input may have taken the blame.
             start = apart(objective, values, X, self.backend)
-            other = None if start is None else self._descended(form, start, None, BY_INPUT)
+            other = None if start is None else self._descended(form, start, None, limit)
             if other is not None and other.objective_value < found.objective_value:
                 found, curvature = other, None
         linear, sigma_u2 = weights_as_map(found.values["sigma_u2"], X)

@@ -16,7 +16,7 @@ from widegp.choices.judged import LEAST_SHARE, Judged, averaged, shares, togethe
 from widegp.choices.left_out import NEIGHBORS, left_out
 from widegp.choices.metric import gradient_moment, learned_map
 from widegp.choices.search import CERTAIN, POWERS, STRENGTHS, Verdict, deciding_rows
-from widegp.choices.trials import Form
+from widegp.choices.trials import Form, Trial
 from widegp.conditioning import TrainingRows
 from widegp.inference.fit import Fitted
 from widegp.inference.objective import Problem
@@ -36,6 +36,8 @@ WORTHWHILE = 1.5
 TRIED, MOST_LOST = 12, 0.01
 # A metric that gained fewer nats on a part of the rows is tried against none on all of them.
 LITTLE = 0.1
+# Iterations with one variance per input, where folds of the rows took none.
+BY_INPUT = 60
 # Optimism below this changes no tails.
 WIDER = 1.01
 # Trees that have not seen so large a share of the rows are not grown again.
@@ -168,6 +170,19 @@ class Whole:
         some = np.random.default_rng(self.seed).permutation(len(self.X))[:GRADIENT_ROWS]
         return stage.form.under(learned_map(stage.moment(some), self.X[some], power))
 
+    def by_input(self) -> Trial | None:
+        """One sigma_u2 per input from all rows, where these are few enough for exact fits and folds of them
+        showed no metric: the likeliest metric of fewer rows may be another one, with more of the target put
+        down to noise.
+        """
+        chosen, bench, form = self.chosen, self.chosen.search.benches[0], self.chosen.trial.form
+        open_to_it = len(chosen.search.by_metric) > 1 and chosen.trees is None and form.linear is None
+        if not open_to_it or len(self.X) > bench.most_rows:
+            return None
+        bench = replace(bench, fitted=np.arange(len(self.X)), held=np.zeros(0, int))
+        form = replace(form, noise=None)
+        return bench.by_inputs(form, replace(chosen.trial, form=form), BY_INPUT)
+
     @property
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows to learn the noise from, and rows to judge by."""
@@ -210,7 +225,14 @@ def fit_whole(rivals: Sequence[Whole]) -> list[Judged]:
     made = [_of_all_rows(one) for one in _decided([rival.part() for rival in rivals])]
     best, *others = together(made) if len(made) > 1 else [_by_more_rows(made[0])]
     noted = best if best.tails is None or others else best.noted(best.tails.words)
-    return [_grown_on_all(one) for one in (noted, *others)]
+    return [_with_strays(_grown_on_all(one)) for one in (noted, *others)]
+
+
+def _with_strays(judged: Judged) -> Judged:
+    """The same with room for rows unlike any of those that judged it, where tails are open."""
+    if not judged.stage.whole.varying:
+        return judged
+    return replace(judged, tails=(judged.tails or NORMAL).with_strays(len(judged.residual)))
 
 
 def _of_all_rows(judged: Judged) -> Judged:
@@ -272,6 +294,9 @@ def _decided(rivals: Sequence[Whole]) -> list[Judged]:
 
     for whole in rivals:
         tried(whole, whole.chosen.trial.form, whole.begin, whole.words, bold=whole.chosen.trees is not None)
+        if (weighed := whole.by_input()) is not None:
+            begin, words = Begin(weighed.values, weighed.curvature), "one variance per input at all rows"
+            tried(whole, weighed.form, begin, words, bold=True)
     if not rivals[0].large:
         return averaged(_best(made), made, verdicts)
     best = _best(made)
