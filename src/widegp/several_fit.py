@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from widegp.choices.chosen import LEAST_ROWS
+from widegp.choices.chosen import LEAST_ROWS, TRIAL_GAIN
 from widegp.choices.moves import Scale
-from widegp.choices.search import Search, splits
+from widegp.choices.search import CERTAIN, Search, splits
 from widegp.choices.trials import Bench, Form
 from widegp.data.input_maps import ChainedMaps, InputMap, fit_scaler
 from widegp.data.preprocessing import InputScaler, TargetScaler
@@ -28,6 +28,7 @@ from widegp.fitted import FittedGP
 from widegp.fitting import builder_of, check_settings, fit_model, started
 from widegp.inference.fit import OptimizerSettings, Run
 from widegp.inference.objective import Problem
+from widegp.inference.parameters import Values
 from widegp.inference.priors import resolve_priors
 from widegp.progress import Listener
 from widegp.warps import make_warp
@@ -113,13 +114,25 @@ def _suits(asked: Any, X: np.ndarray, y: np.ndarray, shared: InputMap) -> bool:
     priors = resolve_priors(asked.priors, kernel, X.shape[1], False)
     scale = {"offset": 0.0, "scale": 1.0}
     problem = Problem(kernel, target.transform(y), make_warp("none", **scale), priors)
-    run = Run(OptimizerSettings("lbfgs", asked.max_iter, seed=builder.seed))
-    tables = {"plain": rows, "shared": shared.transform(X)}
-    benches = tuple(
-        Bench(tables, problem, problem, scale, fitted, held, run, builder.backend, builder.seed)
-        for fitted, held in splits(len(X), builder.seed)
-    )
+    run = Run(OptimizerSettings("lbfgs", asked.max_iter, seed=builder.seed, gain=TRIAL_GAIN, exact=False))
+    tables, every = {"plain": rows, "shared": shared.transform(X)}, np.arange(len(X))
+    bench = Bench(tables, problem, problem, scale, every, every[:0], run, builder.backend, builder.seed)
+    if len(X) <= bench.most_rows:
+        with builder.backend.scope():
+            return _likelier_left_out(bench, start)
+    benches = tuple(replace(bench, fitted=fitted, held=held) for fitted, held in splits(len(X), builder.seed))
     search = Search(benches, asked.noise == "auto")
     with builder.backend.scope():
         plain = search.begin(Form("plain"), start)
         return search.better(plain, [search.moved(plain, Scale("shared"))]) is not plain
+
+
+def _likelier_left_out(bench: Bench, start: Values) -> bool:
+    """Whether rows, each left out of an exact fit of all, are likelier for certain on shared inputs.
+
+    The best metric of a fold may be another one than that of all rows, and these are few.
+    """
+    plain = bench.explored(Form("plain"), start).with_curvature()
+    own, other = (one.left_out.log_density() for one in (plain, bench.warm(Form("shared"), plain)))
+    gain = other - own
+    return bool(gain.mean() > CERTAIN * gain.std() / np.sqrt(len(gain)))
