@@ -66,8 +66,8 @@ def what_was_run(rows: pd.DataFrame) -> str:
     return f"""## What was run
 
 {" of ".join(counts)} on {counted(done["table"].nunique(), "table")}, {when}; {ok} of them ended with scores.
-Machine: {machines}. Each fit had a process and cores of its own. Models that are tuned had {budgets} for it,
-each the same; what widegp takes is its own affair, and is shown beside. Every row, with versions, is in
+Machine: {machines}. Each fit had a process of its own, and cores too where this does not say
+otherwise. Models that are tuned had {budgets} for it, each the same; what widegp takes is its own affair, and is shown beside. Every row, with versions, is in
 `benchmarks/league/results/league.csv`; `make league` makes the rows that are missing, and `make league-page`
 this page from them.
 
