@@ -67,9 +67,9 @@ def what_was_run(rows: pd.DataFrame) -> str:
 
 {" of ".join(counts)} on {counted(done["table"].nunique(), "table")}, {when}; {ok} of them ended with scores.
 Machine: {machines}. Each fit had a process of its own, and cores too where this does not say
-otherwise. Models that are tuned had {budgets} for it, each the same; what widegp takes is its own affair, and is shown beside. Every row, with versions, is in
-`benchmarks/league/results/league.csv`; `make league` makes the rows that are missing, and `make league-page`
-this page from them.
+otherwise. Models that are tuned had {budgets} for it, each the same; what widegp takes is its own affair, and
+is shown beside. Every row, with versions, is in `benchmarks/league/results/league.csv`; `make league` makes
+the rows that are missing, and `make league-page` this page from them.
 
 Splits are those of the shared tables: ten folds, or one split with up to three seeds of the model. Models are
 compared on splits that all of them were run on, and a table counts as the mean over these. Scores are in
