@@ -13,6 +13,8 @@ import numpy as np
 
 # The least variance of kept draws in a direction, over that of all, which is still stretched to it.
 FLATTEST = 0.05
+# Eigenvalues below this share of the largest are rounding.
+ROUNDING = 1e-14
 
 
 def thinned(z: np.ndarray, weights: np.ndarray, count: int) -> np.ndarray:
@@ -40,5 +42,5 @@ def _spread_out(z: np.ndarray, weights: np.ndarray, count: int) -> np.ndarray:
 def _roots(C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """C^1/2 and C^-1/2 (p, p), both symmetric."""
     values, vectors = np.linalg.eigh(C)
-    sds = np.sqrt(np.maximum(values, 1e-12 * max(float(values[-1]), 1e-300)))
+    sds = np.sqrt(np.maximum(values, ROUNDING * max(float(values[-1]), 1e-300)))
     return (vectors * sds) @ vectors.T, (vectors / sds) @ vectors.T
