@@ -1,9 +1,10 @@
 """Several outputs of one table: what is dear to choose, inputs and metric, is chosen once for all of them.
 
 The metric is the law of the hidden weights, which outputs of one network share. It is chosen and learned by
-regression of the first principal component of the standardised outputs. Each output takes it if held-out rows
-of its own are likelier under it than under the plain kernel, and is then fitted as a table of one target:
-kernel parameters, warp, noise and tails are its own, for outputs of one table differ in them as tables do.
+regression of the first principal component of the standardised outputs. Each output takes it if rows of its
+own that are held out, or of few rows left out, are likelier under it than under the plain kernel, and is then
+fitted as a table of one target: kernel parameters, warp, noise and tails are its own, for outputs of one
+table differ in them as tables do.
 """
 
 from __future__ import annotations

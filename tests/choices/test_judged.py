@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from widegp import WideGPRegressor
 from widegp.choices.judged import Judged, averaged, shares
 
 ROWS = 2000
@@ -94,3 +95,19 @@ def test_where_all_rows_decide_the_other_kind_must_gain_too():
     for one in (best, other):
         one.stage.whole.part_of = None
     assert kept(best, other) == ["fit 1"]
+
+
+def test_few_rows_try_one_variance_per_input_on_all_of_them_and_leave_room_for_strays():
+    """All inputs matter alike, so that folds show no metric: it is tried once more, and not taken."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(320, 3))
+    y = np.sin(2 * X).sum(axis=1) + 0.1 * rng.standard_normal(320)
+    model = WideGPRegressor(random_state=0, trees="none", posterior="map").fit(X, y)
+    words = "one variance per input at all rows"
+    assert any(words in note and "not taken" in note for note in model.result_.notes), model.result_.notes
+    asked = WideGPRegressor(random_state=0, trees="none", posterior="map", metric="iso").fit(X, y)
+    assert not any(words in note for note in asked.result_.notes)
+    # By Laplace's rule 1 / (n + 2) of a row's law is for what the n left-out rows have not shown.
+    tails = asked.fitted_.tails
+    assert tails.weights[-1] == pytest.approx(1 / 322)
+    assert tails.factors[-1] > 4 * tails.factors[:-1].max()
