@@ -5,18 +5,22 @@
 Rows are dealt into K folds, and model k is grown on the other folds. A training row gets the prediction of
 the one model that has not seen it, a new row the mean of all. A process on (x, g) is free to follow the trees
 where they are good, to correct them where they are not, and to leave them alone.
+
+Trees are added to the first model while they better its left-out fold; the others get as many, so that all of
+them grow on every row of their folds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
+from widegp.boosting import Grown, Model, Rows, Size, grow
 from widegp.neighbors.jit import COMPILED, njit
 from widegp.neighbors.threads import in_threads
 from widegp.registry import saveable
@@ -24,39 +28,12 @@ from widegp.registry import saveable
 FOLDS = 5
 # Rows that trees are grown on, at most: more of them better a single number little, and take long.
 MOST_ROWS = 100_000
-# Trees are added until a tenth of the rows that grow them has not gained by the last so many.
-MOST_TREES, PATIENCE = 500, 15
-# What trees minimise, and so what g is: a mean, log-odds of a class 1, the logarithm of a mean count.
-LOSSES = ("squared_error", "log_loss", "poisson")
 # Rows that one thread takes at a time.
 PART_ROWS = 512
 
 
-class _Size(NamedTuple):
-    """How trees are grown: the share of each that is added, leaves, rows in a leaf, inputs a split sees."""
-
-    rate: float
-    leaves: int
-    least_rows: int
-    inputs: float
-
-
 # Few tables are served best by the same trees; the first fold chooses among these.
-SIZES = (_Size(0.1, 31, 20, 1.0), _Size(0.05, 63, 20, 0.3), _Size(0.05, 127, 5, 0.3))
-
-
-class _Model(NamedTuple):
-    """Trees one after the other: a split x[feature] <= threshold leads to the node ``left``, else ``right``;
-    a leaf has feature -1 and a ``value``. ``roots``: where each tree starts; ``base``: added to their sum.
-    """
-
-    feature: np.ndarray
-    threshold: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    value: np.ndarray
-    roots: np.ndarray
-    base: float
+SIZES = (Size(0.05, 31, 10, 1.0), Size(0.05, 31, 10, 0.5), Size(0.05, 127, 5, 0.3))
 
 
 @saveable
@@ -91,35 +68,33 @@ class TreesInput:
         cls, X: np.ndarray, target: np.ndarray, seed: int, loss: str = "squared_error", weight: Any = None,
         size: int | None = None,
     ) -> Self:  # fmt: skip
-        """Trees for rows X (n, I), their target (n,) and weight (n,), if not 1, by a loss of `LOSSES`; the
-        best of `SIZES`, unless a ``size`` is known.
+        """Trees for rows X (n, I), their target (n,) and weight (n,), if not 1, by a loss of
+        `widegp.boosting.LOSSES`; the best of `SIZES`, unless a ``size`` is known.
         """
         rng = np.random.default_rng(seed)
         some = np.sort(rng.permutation(len(X))[:MOST_ROWS])
         rows, y, fold = X[some], target[some], rng.permutation(len(some)) % FOLDS
-        own = None if weight is None else weight[some]
+        own = np.ones(len(some)) if weight is None else weight[some]
 
-        def grown(job: tuple[int, int]) -> tuple[float, _Model]:
-            k, of_size = job
-            kept, part = fold != k, None if own is None else own[fold != k]
-            return _grown(rows[kept], y[kept], part, loss, seed, SIZES[of_size])
+        def grown(job: tuple[int, int, int | None]) -> Grown:
+            k, of_size, count = job
+            kept, out = (Rows(rows[side], y[side], own[side]) for side in (fold != k, fold == k))
+            return grow(kept, out if count is None else count, loss, seed, SIZES[of_size])
 
-        models, first = [], 0
-        if size is None:
-            tried = in_threads(grown, [(0, of_size) for of_size in range(len(SIZES))], _alone)
-            size = max(range(len(SIZES)), key=lambda one: tried[one][0])
-            models, first = [tried[size][1]], 1
-        models += [model for _, model in in_threads(grown, [(k, size) for k in range(first, FOLDS)], _alone)]
+        sizes = range(len(SIZES)) if size is None else (size,)
+        tried = in_threads(grown, [(0, of_size, None) for of_size in sizes], _alone)
+        size, first = max(zip(sizes, tried, strict=True), key=lambda pair: pair[1].score)
+        count = len(first.model.roots)
+        others = in_threads(grown, [(k, size, count) for k in range(1, FOLDS)], _alone)
         keys = row_keys(rows)
         order = np.argsort(keys, kind="stable")
-        made = cls._of(models, keys[order], fold[order])
+        made = cls._of([one.model for one in (first, *others)], keys[order], fold[order])
         g = made.training(X)[:, -1]
         sd = float(g.std())
-        more = {"shift": float(g.mean()), "scale": sd if sd > 0 else 1.0, "size": size}
-        return cls(**{**vars(made), **more})
+        return replace(made, shift=float(g.mean()), scale=sd if sd > 0 else 1.0, size=size)
 
     @classmethod
-    def _of(cls, models: list[_Model], seen: np.ndarray, fold: np.ndarray) -> Self:
+    def _of(cls, models: list[Model], seen: np.ndarray, fold: np.ndarray) -> Self:
         nodes = np.cumsum([0, *(len(model.feature) for model in models)])[:-1]
 
         def joined(name: str, shifted: bool = False) -> np.ndarray:
@@ -192,33 +167,6 @@ def row_keys(X: np.ndarray) -> np.ndarray:
 def _alone() -> None:
     """OpenMP's threads are set to one where this is called: models are grown side by side instead."""
     threadpool_limits(1, user_api="openmp")
-
-
-def _grown(
-    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, loss: str, seed: int, size: _Size
-) -> tuple[float, _Model]:
-    """scikit-learn's boosted trees of rows X (n, I), y (n,), as arrays that a file can hold, and minus their
-    loss on the tenth of the rows that says when to stop: the same rows whatever the size.
-    """
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-
-    kind: Any = HistGradientBoostingClassifier if loss == "log_loss" else HistGradientBoostingRegressor
-    model = kind(
-        loss=loss, learning_rate=size.rate, max_iter=MOST_TREES, early_stopping=True,
-        n_iter_no_change=PATIENCE, max_leaf_nodes=size.leaves, min_samples_leaf=size.least_rows,
-        max_features=size.inputs, random_state=seed % 2**31,
-    ).fit(X, y, weight)  # fmt: skip
-    # No public attribute holds the trees; the tests compare what is read here with ``model.predict``.
-    trees = [predictors[0].nodes for predictors in model._predictors]
-    roots = np.cumsum([0, *(len(tree) for tree in trees)])
-    nodes: Any = np.concatenate(trees)
-    shift = np.repeat(roots[:-1], np.diff(roots))
-    leaf = nodes["is_leaf"].astype(bool)
-    return float(np.max(model.validation_score_)), _Model(
-        np.where(leaf, -1, nodes["feature_idx"]).astype(np.int32), nodes["num_threshold"].astype(float),
-        (nodes["left"] + shift).astype(np.int64), (nodes["right"] + shift).astype(np.int64),
-        np.where(leaf, nodes["value"], 0.0), roots[:-1], float(np.ravel(model._baseline_prediction)[0]),
-    )  # fmt: skip
 
 
 def _parts(n_rows: int) -> Iterator[slice]:

@@ -22,8 +22,8 @@ from widegp.inference.parameters import Values
 from widegp.tails import judged_tails
 
 # Standard errors by which a change must be better, and the most it may add to the root mean square error: a
-# hundredth, or a tenth of what it gains in log score; 0.01 of the error is worth 0.01 in log score.
-CERTAIN, LARGEST_LOSS, LOSS_PER_GAIN = 2.0, 0.01, 0.1
+# hundredth, or some of what it gains in log score; 0.01 of the error is worth 0.01 in log score.
+CERTAIN, LARGEST_LOSS, LOSS_PER_GAIN = 2.0, 0.01, 0.15
 # Upper quartile of the normal distribution, and how far from 1/2 the coverage of half intervals may be.
 QUARTILE, NEAR_HALF = 0.6744897501960817, 0.06
 POWERS = (0.25, 0.5)
@@ -38,13 +38,17 @@ JUDGED_ROWS, DECIDING = 2000, (12_000, 8_000)
 
 
 class Asked(NamedTuple):
-    """What the user leaves open: ``"auto"``, or which one."""
+    """What the user leaves open: ``"auto"``, or which one.
+
+    briefly : of metrics only one variance per input is tried.
+    """
 
     inputs: str = "auto"
     warp: str = "auto"
     metric: str = "auto"
     noise: str = "auto"
     trees: str = "none"
+    briefly: bool = False
 
     @property
     def open(self) -> bool:
@@ -173,7 +177,7 @@ def choose(
     """
     if asked.inputs == "auto":
         base = search.better(base, [search.moved(base, Scale("quantile"))])
-    plain, base = base, _metric(search, base, asked.metric)
+    plain, base = base, _metric(search, base, asked.metric, asked.briefly)
     search.metric_gain = _mean_loss(plain) - _mean_loss(base)
     if asked.warp != "none":
         found = warp(base.trials[0])
@@ -191,13 +195,13 @@ def choose(
     return (search.moved(base, VaryNoise(1.0)) if asked.noise == "varying" else base) or base
 
 
-def _metric(search: Search, base: Candidate, asked: str) -> Candidate:
+def _metric(search: Search, base: Candidate, asked: str, briefly: bool = False) -> Candidate:
     """The best of ARD and learned metrics, then further rounds of the latter while they gain."""
     search.by_metric = (base,)
     if asked == "iso":
         return base
     moves: list[Move] = [WeighInputs()] if asked in ("ard", "auto") else []
-    if asked in ("learned", "auto"):
+    if asked == "learned" or (asked == "auto" and not briefly):
         moves += [*map(LearnMetric, POWERS), LearnMetric(POWERS[-1], by_forest=True)]
     made = [c for c in (search.moved(base, move) for move in moves) if c is not None]
     search.by_metric += tuple(c for c in made if isinstance(c.moves[-1], WeighInputs))
@@ -205,7 +209,7 @@ def _metric(search: Search, base: Candidate, asked: str) -> Candidate:
     paths = [c for c in made if not isinstance(c.moves[-1], LearnMetric)]
     if learned:
         paths.append(min(learned, key=_mean_loss))
-    if asked != "ard":
+    if asked != "ard" and not briefly:
         # Rounds, not first steps, are compared: the first round of gradients is often behind what its second
         # makes of it.
         paths = [_rounds(search, path) for path in paths if _mean_loss(path) < _mean_loss(base)]

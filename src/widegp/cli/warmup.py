@@ -30,9 +30,12 @@ def warmup(as_json: options.Json = False) -> None:
 
     from widegp.kernels import Mixed
     from widegp.measure import Setting, evaluation, table
+    from widegp.trees import TreesInput
 
     # A variance for every input needs whatever one for all of them does, and one loop more.
     kernel = Mixed(sigma_u2=np.full(INPUTS, 1 / INPUTS))
-    evaluation(*table(ROWS, INPUTS), kernel, 0.1, Setting("full-scale", RANK, NEIGHBORS))()
+    X, y = table(ROWS, INPUTS)
+    evaluation(X, y, kernel, 0.1, Setting("full-scale", RANK, NEIGHBORS))()
+    TreesInput.fit(X, y, 0, size=0)
     seconds = time.perf_counter() - began
     typer.echo(json.dumps({"seconds": seconds}) if as_json else f" {seconds:.0f} s.")
