@@ -29,14 +29,13 @@ TRIAL_GAIN = 0.1
 class Growth:
     """Trees for the rows X (n, I) of a whole table and their ``target`` (n,), each grown once.
 
-    size : of the trees, where it is known.    warped : whether the target is the warped one.
+    size : of the trees, where it is known.
     """
 
     X: np.ndarray
     target: np.ndarray
     seed: int
     size: int | None = None
-    warped: bool = False
 
     def on(self, rows: np.ndarray) -> TreesInput:
         return TreesInput.fit(self.X[rows], self.target[rows], self.seed, size=self.size)

@@ -113,8 +113,8 @@ class TableFit:
         chosen = choose_on(bench, start, asked)
         if averaged and chosen.power is None and chosen.trial.form.noise is None:
             return self._few(chosen, asked.noise == "auto")
-        beside = with_trees(bench, chosen, asked) if asked.trees == "auto" else []
-        return self._whole([chosen, *beside], asked.noise == "auto")
+        beside = with_trees(bench, chosen, asked) if asked.trees == "auto" else None
+        return self._whole([chosen] if beside is None else [chosen, beside], asked.noise == "auto")
 
     def _choosing(self, start: Values) -> Run:
         """The run of trial fits: all of them are one stage."""

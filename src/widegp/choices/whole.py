@@ -156,10 +156,7 @@ class Whole:
 
     @property
     def words(self) -> str:
-        if self.chosen.trees is None:
-            return "the first fit"
-        warped = self.chosen.growth is not None and self.chosen.growth.warped
-        return f"trees{' of the warped target' if warped else ''} beside the inputs"
+        return "the first fit" if self.chosen.trees is None else "trees beside the inputs"
 
     def fitted(self, form: Form, begin: Begin) -> Stage:
         """The table under a form."""
