@@ -31,6 +31,7 @@ RUNS = [
     ["accuracy.py", "superconductivity", "--kind", "plain", "--set", "target_transform=auto"],
     ["accuracy.py", "superconductivity", "--kind", "plain", "--set", "approximation=vfe", "rank=500"],
     ["mixed_tables.py", "hotel_rates", "diamonds"],
+    ["boosting.py", "airfoil", "elevators", "pol", "superconductivity"],
     ["memory.py", "400000", "20", "300", "vfe"],
     ["memory.py", "300000", "20", "200", "full-scale", "900"],
     ["neighbors.py"],
