@@ -106,10 +106,16 @@ def test_leaves_hold_their_least_rows_and_constant_inputs_are_left_alone():
         assert np.unique(falls, return_counts=True)[1].min() >= SIZE.least_rows
 
 
-def test_a_target_without_structure_leaves_one_leaf_and_few_rows_no_tree():
-    part = Rows(np.arange(12.0)[:, None], np.ones(12), np.ones(12))
-    model = grow(part, 3, "squared_error", 0, SIZE).model
-    assert model.base == 1.0 and len(model.feature) == 3 and np.all(model.feature == -1)
+@pytest.mark.parametrize("n, slope", [(300, 0.0), (2 * SIZE.least_rows - 1, 1.0)])
+def test_a_constant_target_and_too_few_rows_leave_one_leaf(n, slope):
+    X = np.arange(float(n))[:, None]
+    model = grow(Rows(X, 1 + slope * X[:, 0], np.ones(n)), 3, "squared_error", 0, SIZE).model
+    assert model.base == pytest.approx(1 + slope * X.mean())
+    assert len(model.feature) == 3 and np.all(model.feature == -1)
+    np.testing.assert_allclose(model.value, 0.0, atol=1e-12)
+    assert (grow(Rows(X, X[:, 0], np.ones(n)), 3, "squared_error", 0, SIZE).model.feature >= 0).any() == (
+        n >= 2 * SIZE.least_rows
+    )
 
 
 def test_bins_part_every_value_where_they_are_few_and_equal_shares_where_they_are_many():

@@ -94,5 +94,5 @@ def test_classes_and_counts_have_losses_of_their_own(table, loss, of_g):
     made = TreesInput.fit(X, y.astype(float), 0, loss, np.ones(len(X)))
     found = of_g(made.transform(X)[:, -1] * made.scale + made.shift)
     assert abs(np.mean(found) - np.mean(y)) < 0.1 * np.mean(y)
-    # 900 coins tell trees of one seed 0.85, of another 0.87.
+    # Coins tell less of their odds than counts do of their mean: 0.847 with these draws of inputs.
     assert np.corrcoef(np.log(found), np.log(mean))[0, 1] > 0.8

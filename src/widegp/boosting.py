@@ -73,21 +73,22 @@ def grow(rows: Rows, until: Rows | int, loss: str, seed: int, size: Size) -> Gro
 
 
 def _grown(rows: Rows, until: Rows | int, loss: str, seed: int, size: Size) -> Grown:
-    counted, edges = isinstance(until, int), bin_edges(rows.X)
-    held = Rows(rows.X[:0], rows.y[:0], rows.weight[:0]) if isinstance(until, int) else until
-    most = until if isinstance(until, int) else MOST_TREES
+    edges = bin_edges(rows.X)
+    none = Rows(*(part[:0] for part in rows))
+    held, most = (none, until) if isinstance(until, int) else (until, MOST_TREES)
     feature, code, left, right, value, roots, losses, base = _boost(
         _codes(rows.X, edges), rows.y, rows.weight, _codes(held.X, edges), held.y, held.weight,
         LOSSES.index(loss), seed % 2**31, most, max(1, round(size.inputs * rows.X.shape[1])),
         max(len(one) for one in edges) + 1, size.leaves, size.least_rows, size.rate,
     )  # fmt: skip
-    count = len(roots) if counted else int(np.argmin(losses)) + 1
+    # Without rows that say when to stop all losses are 0, and all trees are kept.
+    count = int(np.argmin(losses)) + 1 if len(held.y) else most
     end = roots[count] if count < len(roots) else len(feature)
     threshold = np.zeros(end)
     inner = np.flatnonzero(feature[:end] >= 0)
     threshold[inner] = [edges[feature[node]][code[node]] for node in inner]
     model = Model(feature[:end], threshold, left[:end], right[:end], value[:end], roots[:count], base)
-    return Grown(model, 0.0 if counted else -float(losses[count - 1]))
+    return Grown(model, -float(losses[count - 1]))
 
 
 def grown_plainly(rows: Rows, until: Rows | int, loss: str, seed: int, size: Size) -> Grown:
@@ -95,16 +96,15 @@ def grown_plainly(rows: Rows, until: Rows | int, loss: str, seed: int, size: Siz
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     kind: Any = HistGradientBoostingClassifier if loss == "log_loss" else HistGradientBoostingRegressor
-    counted = isinstance(until, int)
+    held, most = ((), until) if isinstance(until, int) else (until, MOST_TREES)
     model = kind(
-        loss=loss, learning_rate=size.rate, max_iter=until if counted else MOST_TREES,
-        early_stopping=not counted, n_iter_no_change=PATIENCE, max_leaf_nodes=size.leaves,
-        min_samples_leaf=size.least_rows, max_features=size.inputs, random_state=seed % 2**31,
+        loss=loss, learning_rate=size.rate, max_iter=most, early_stopping=bool(held),
+        n_iter_no_change=PATIENCE, max_leaf_nodes=size.leaves, min_samples_leaf=size.least_rows,
+        max_features=size.inputs, random_state=seed % 2**31,
     )  # fmt: skip
-    held = {} if isinstance(until, int) else dict(zip(HELD, until, strict=True))
-    model.fit(*rows, **held)
-    losses = np.zeros(1) if counted else -model.validation_score_[1:]
-    count = until if isinstance(until, int) else int(np.argmin(losses)) + 1
+    model.fit(*rows, **dict(zip(HELD, held, strict=False)))
+    losses = -model.validation_score_[1:] if held else np.zeros(most)
+    count = int(np.argmin(losses)) + 1 if held else most
     # No public attribute holds the trees; the tests compare what is read here with ``model.predict``.
     trees = [predictors[0].nodes for predictors in model._predictors[:count]]
     roots = np.cumsum([0, *(len(tree) for tree in trees)])

@@ -22,8 +22,7 @@ from widegp.inference.parameters import Values
 from widegp.tails import judged_tails
 
 # Standard errors by which a change must be better, and the most it may add to the root mean square error: a
-# hundredth, or a share of what it gains in log score; 0.01 of the error is worth 0.01 in log score. A tenth
-# refused a warp on a fold of Superconductivity: 0.33 nats for 4% of the RMSE of 1,000 rows.
+# hundredth, or a share of what it gains in log score; 0.01 of the error is worth 0.01 in log score.
 CERTAIN, LARGEST_LOSS, LOSS_PER_GAIN = 2.0, 0.01, 0.15
 # Upper quartile of the normal distribution, and how far from 1/2 the coverage of half intervals may be.
 QUARTILE, NEAR_HALF = 0.6744897501960817, 0.06
