@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tables import Split, grouped, load
+from tables import Split, grouped, inside, load
 
 from widegp import WideGPRegressor
 
@@ -36,12 +36,6 @@ def scores(model: WideGPRegressor, split: Split) -> dict[str, float]:
         "crps_z": float(np.mean(found.crps(y)) / sd), "cover95": float(inside[0.95]),
         "cover50": float(inside[0.5]),
     }  # fmt: skip
-
-
-def inside(split: Split, k: int) -> Split:
-    """The training rows alone, a fifth of them held out."""
-    out = np.random.default_rng(99).permutation(len(split.y)) % 5 == k
-    return split._replace(X=split.X[~out], y=split.y[~out], X_test=split.X[out], y_test=split.y[out])
 
 
 def of_widegp(split: Split, seed: int, settings: dict[str, Any], kind: str) -> dict[str, Any]:

@@ -4,7 +4,8 @@ The split of the shared folder: the first tenth of NumPy's default_rng(0).permut
 widegp`` is `WideGPRegressor()` behind the encoding of `TableModel`, ``lightgbm`` LightGBM on the same rows,
 text as its categories and dates as days, its leaves and rate chosen by early stopping on a tenth of the
 training rows, and two more of its fits at the quantiles 0.025 and 0.975. Printed: RMSE, interval score and
-coverage at 95%, the coverage in each tenth of the predictions, and seconds. ``--out`` appends JSON lines.
+coverage at 95%, the coverage in each tenth of the predictions, and seconds. ``--inside K`` leaves the test
+rows alone: the Kth fifth of the training rows is predicted from the others. ``--out`` appends JSON lines.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from tables import FOLDER
+from tables import FOLDER, Split, held_inside, inside
 
 from widegp import WideGPRegressor, metrics
 from widegp.table_split import TableSettings, split_table
@@ -38,8 +39,10 @@ class Found(NamedTuple):
     more: dict[str, Any]
 
 
-def of_widegp(table: str, seed: int) -> Found:
-    split = split_table(FOLDER / f"{table}.parquet", TableSettings(TARGETS[table], test_fraction=0.1))
+def of_widegp(table: str, seed: int, fold: int | None) -> Found:
+    read = split_table(FOLDER / f"{table}.parquet", TableSettings(TARGETS[table], test_fraction=0.1))
+    split = Split(read.X, read.y, read.X_test, read.y_test)
+    split = split if fold is None else inside(split, fold)
     began = time.perf_counter()
     model = WideGPRegressor(random_state=seed).fit(split.X, split.y)
     fitted = time.perf_counter()
@@ -50,7 +53,7 @@ def of_widegp(table: str, seed: int) -> Found:
     return Found(split.y_test, own.mean, *own.interval(LEVEL), more)
 
 
-def of_lightgbm(table: str, seed: int) -> Found:
+def of_lightgbm(table: str, seed: int, fold: int | None) -> Found:
     import lightgbm
 
     frame = pd.read_parquet(FOLDER / f"{table}.parquet")
@@ -64,6 +67,9 @@ def of_lightgbm(table: str, seed: int) -> Found:
         frame[name] = days if dates.notna().all() else column.astype("category")
     order = np.random.default_rng(0).permutation(len(y))
     test, train = order[: len(y) // 10], order[len(y) // 10 :]
+    if fold is not None:
+        out = held_inside(len(train), fold)
+        test, train = train[out], train[~out]
     began = time.perf_counter()
     shuffled = np.random.default_rng(seed).permutation(train)
     held, kept = shuffled[: len(train) // 10], shuffled[len(train) // 10 :]
@@ -108,6 +114,7 @@ def main() -> None:
     parser.add_argument("tables", nargs="+", choices=[*TARGETS])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--kind", nargs="+", choices=("widegp", "lightgbm"), default=["widegp", "lightgbm"])
+    parser.add_argument("--inside", type=int, choices=range(5), metavar="K")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     for table in asked.tables:
@@ -115,7 +122,7 @@ def main() -> None:
             for seed in asked.seeds:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    found = (of_widegp if kind == "widegp" else of_lightgbm)(table, seed)
+                    found = (of_widegp if kind == "widegp" else of_lightgbm)(table, seed, asked.inside)
                 told = {"table": table, "kind": kind, "seed": seed, **scores(found)}
                 print(json.dumps(told), flush=True)
                 if asked.out is not None:

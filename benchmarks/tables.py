@@ -57,3 +57,14 @@ def grouped(name: str, seed: int = 0) -> Split:
     order = np.random.default_rng(seed).permutation(group.max() + 1)
     test = np.isin(group, order[: len(order) // 10])
     return Split(X[~test], y[~test], X[test], y[test])
+
+
+def held_inside(n_rows: int, k: int) -> np.ndarray:
+    """Whether each training row is in the Kth fifth, which is predicted from the others, (n,)."""
+    return np.random.default_rng(99).permutation(n_rows) % 5 == k
+
+
+def inside(split: Split, k: int) -> Split:
+    """The training rows alone, a fifth of them held out."""
+    out = held_inside(len(split.y), k)
+    return split._replace(X=split.X[~out], y=split.y[~out], X_test=split.X[out], y_test=split.y[out])

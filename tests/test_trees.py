@@ -17,38 +17,35 @@ def table() -> tuple[np.ndarray, np.ndarray]:
     return X, np.where(X[:, 0] > 0, 2.0, -1.0) + X[:, 1] + 0.1 * rng.standard_normal(900)
 
 
-@pytest.mark.parametrize("size", trees.SIZES)
-def test_predictions_are_those_of_the_models_that_have_not_seen_a_row(table, size, monkeypatch):
+def test_predictions_are_those_of_the_models_that_have_not_seen_a_row(table, monkeypatch):
     X, y = table
-    monkeypatch.setattr(trees, "SIZES", (size,))
     monkeypatch.setattr(boosting, "COMPILED", False)
-    made = TreesInput.fit(X, y, seed=3)
+    targets = np.column_stack([y, np.arcsinh(y)])
+    made = TreesInput.fit(X, targets, seed=3)
     new = np.random.default_rng(1).standard_normal((200, 4))
     order = np.argsort(row_keys(X), kind="stable")
     fold = np.empty(len(X), int)
     fold[order] = made.fold
-    # As many trees as the first model has: they do best on the fold that it has not seen.
-    count = int(made.starts[1])
-    models = [
-        HistGradientBoostingRegressor(
-            learning_rate=size.rate, max_leaf_nodes=size.leaves, min_samples_leaf=size.least_rows,
-            max_features=size.inputs, max_iter=count, early_stopping=False, random_state=3,
-        ).fit(X[fold != k], y[fold != k])
-        for k in range(FOLDS)
-    ]  # fmt: skip
-    mean = np.mean([model.predict(new) for model in models], axis=0)
-    np.testing.assert_allclose(made.transform(new)[:, -1] * made.scale + made.shift, mean, rtol=1e-10)
-    own = np.choose(fold, [model.predict(X) for model in models])
-    np.testing.assert_allclose(made.training(X)[:, -1] * made.scale + made.shift, own, rtol=1e-10)
+    assert made.columns == 2
+    for j, size in enumerate(trees.SIZES):
+        # As many trees as the first model has: they do best on the fold that it has not seen.
+        count = int(made.starts[j + 1] - made.starts[j])
+        models = [
+            HistGradientBoostingRegressor(
+                learning_rate=size.rate, max_leaf_nodes=size.leaves, min_samples_leaf=size.least_rows,
+                max_features=size.inputs, max_iter=count, early_stopping=False, random_state=3,
+            ).fit(X[fold != k], targets[fold != k, j])
+            for k in range(FOLDS)
+        ]  # fmt: skip
+        mean = np.mean([model.predict(new) for model in models], axis=0)
+        np.testing.assert_allclose(unscaled(made, made.transform(new))[:, j], mean, rtol=1e-10)
+        own = np.choose(fold, [model.predict(X) for model in models])
+        np.testing.assert_allclose(unscaled(made, made.training(X))[:, j], own, rtol=1e-10)
 
 
-def test_the_size_of_trees_that_suits_the_table_is_taken(table, monkeypatch):
-    X, y = table
-    stump, usual = trees.SIZES[0]._replace(leaves=2, rate=0.001), trees.SIZES[0]
-    for sizes in ((stump, usual), (usual, stump)):
-        monkeypatch.setattr(trees, "SIZES", sizes)
-        error = TreesInput.fit(X, y, seed=0).scale
-        assert error > 0.8 * y.std()  # A stump that is hardly added to the mean would leave g without scale.
+def unscaled(made: TreesInput, rows: np.ndarray) -> np.ndarray:
+    """g (n, J) of rows that have it beside their inputs."""
+    return rows[:, -made.columns :] * made.scale + made.shift
 
 
 def test_a_training_row_is_not_predicted_from_its_own_target(table):
@@ -56,8 +53,9 @@ def test_a_training_row_is_not_predicted_from_its_own_target(table):
     noise = np.random.default_rng(2).standard_normal(len(y))
     made = TreesInput.fit(X, noise, seed=0)
     # Trees that had seen the noise would correlate with it; by chance the correlation has sd 1/30.
-    assert abs(np.corrcoef(made.training(X)[:, -1], noise)[0, 1]) < 0.12
-    assert np.corrcoef(made.transform(X)[:, -1], noise)[0, 1] > 0.3
+    for j in (-2, -1):
+        assert abs(np.corrcoef(made.training(X)[:, j], noise)[0, 1]) < 0.12
+        assert np.corrcoef(made.transform(X)[:, j], noise)[0, 1] > 0.3
 
 
 def test_equal_rows_are_told_apart_by_their_order_and_new_ones_do_not_depend_on_their_company(table):
@@ -65,7 +63,7 @@ def test_equal_rows_are_told_apart_by_their_order_and_new_ones_do_not_depend_on_
     twice = np.concatenate([X, X[:100]])
     made = TreesInput.fit(twice, np.append(y, y[:100] + 1), seed=0)
     both = made.training(twice)
-    np.testing.assert_array_equal(made.training(twice[::-1])[:, :-1], twice[::-1])
+    np.testing.assert_array_equal(made.training(twice[::-1])[:, :-2], twice[::-1])
     ends = np.sort(np.stack([both[:100, -1], both[900:, -1]]), axis=0)
     turned = made.training(twice[::-1])[::-1]
     np.testing.assert_array_equal(np.sort(np.stack([turned[:100, -1], turned[900:, -1]]), axis=0), ends)
@@ -82,7 +80,7 @@ def test_many_rows_are_sampled_and_the_others_get_the_mean(table, monkeypatch):
     assert len(made.seen) == 600
     rest = np.isin(row_keys(X), made.seen, invert=True)
     np.testing.assert_array_equal(made.training(X)[rest], made.transform(X)[rest])
-    assert np.std(made.training(X)[:, -1] * made.scale + made.shift - y) < 0.5 * y.std()
+    assert np.all(np.std(unscaled(made, made.training(X)).T - y, axis=1) < 0.5 * y.std())
 
 
 @pytest.mark.parametrize("loss, of_g", [("log_loss", lambda g: 1 / (1 + np.exp(-g))), ("poisson", np.exp)])
@@ -92,7 +90,7 @@ def test_classes_and_counts_have_losses_of_their_own(table, loss, of_g):
     mean = of_g(1.5 * X[:, 0])
     y = rng.poisson(mean) if loss == "poisson" else (rng.uniform(size=len(X)) < mean) * 1.0
     made = TreesInput.fit(X, y.astype(float), 0, loss, np.ones(len(X)))
-    found = of_g(made.transform(X)[:, -1] * made.scale + made.shift)
+    found = of_g(unscaled(made, made.transform(X))[:, 0])
     assert abs(np.mean(found) - np.mean(y)) < 0.1 * np.mean(y)
     # Coins tell less of their odds than counts do of their mean: 0.847 with these draws of inputs.
     assert np.corrcoef(np.log(found), np.log(mean))[0, 1] > 0.8

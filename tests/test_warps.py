@@ -183,6 +183,18 @@ def test_moments_stay_between_the_ends_of_the_range(name, psi):
     assert np.all((mean >= low) & (mean <= high)) and np.all(sd <= (high - low) / 2 * (1 + 1e-12))
 
 
+@pytest.mark.parametrize("name", ["log", "sqrt", "box-cox"])
+def test_far_from_all_rows_the_mean_is_not_made_of_tails_that_no_row_has_told_of(name):
+    warp = fitted(name, (-0.1,) if name == "box-cox" else ())
+    mean, sd = warp.moments(np.array([-1.0, 0.0, 1.0]), np.full(3, 9.0))
+    assert np.all((mean > Y.min()) & (mean < Y.max())) and np.all(sd <= np.ptp(Y) / 2)
+    # A trend that leaves the range of the targets keeps its median; the room shrinks without a jump.
+    beyond = warp.forward([Y.max() + 2 * np.ptp(Y)])
+    assert warp.moments(beyond, np.array([3.0]))[0] < warp.inverse(beyond)
+    near = [warp.moments(np.zeros(1), np.array([sd]))[0] for sd in (1 - 1e-9, 1 + 1e-9)]
+    assert near[0] == pytest.approx(near[1], abs=1e-4 * np.ptp(Y))
+
+
 def test_sqrt_puts_the_missing_mass_at_zero():
     warp, mean, sd = fitted("sqrt", ()), -1.5, 1.0
     zero = -OFFSET / SCALE

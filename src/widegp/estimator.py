@@ -115,7 +115,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     input_importance_ : (I,) shares of sigma_u2, with ``ard=True``.
     approximation_ : the approximation used.    transform_ : the fitted target warp.
     metric_ : (I, q), the learned map x -> x A of the scaled inputs in front of the kernel, else None; with
-        trees among the inputs (I + 1, q), their prediction last.
+        trees among the inputs (I + 2, q), their predictions last.
     posterior_ : `ParameterPosterior`, points and weights or draws, credible intervals, evidence; None for
         ``"map"``.
     log_evidence_ : log p(y | X), the parameters integrated out, in nats of the standardised target.

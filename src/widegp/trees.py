@@ -1,10 +1,11 @@
-"""Boosted trees as one more input: what they predict of the target, never from a row's own target.
+"""Boosted trees as further inputs: what they predict of the target, never from a row's own target.
 
-    x -> (x, g(x)),     g(x) = mean over the models k that have not seen x of g_k(x)
+    x -> (x, g_1(x), g_2(x)),     g_j(x) = mean over the models k that have not seen x of g_jk(x)
 
-Rows are dealt into K folds, and model k is grown on the other folds. A training row gets the prediction of
-the one model that has not seen it, a new row the mean of all. A process on (x, g) is free to follow the trees
-where they are good, to correct them where they are not, and to leave them alone.
+Small trees make g_1, large ones g_2. Rows are dealt into K folds, and models k are grown on the other folds.
+A training row gets the predictions of the models that have not seen it, a new row the mean of all. A process
+on (x, g) is free to follow the trees where they are good, to weigh one kind against the other, to correct
+them where they are not, and to leave them alone.
 
 Trees are added to the first model while they better its left-out fold; the others get as many, so that all of
 them grow on every row of their folds.
@@ -13,14 +14,14 @@ them grow on every row of their folds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from widegp.boosting import Grown, Model, Rows, Size, grow
+from widegp.boosting import Model, Rows, Size, grow
 from widegp.neighbors.jit import COMPILED, njit
 from widegp.neighbors.threads import in_threads
 from widegp.registry import saveable
@@ -30,23 +31,21 @@ FOLDS = 5
 MOST_ROWS = 100_000
 # Rows that one thread takes at a time.
 PART_ROWS = 512
-
-
-# Few tables are served best by the same trees; the first fold chooses among these.
-SIZES = (Size(0.05, 31, 10, 1.0), Size(0.05, 31, 10, 0.5), Size(0.05, 127, 5, 0.3))
+# Of the trees that make g_1 and g_2: which of them are better depends on the table, both are better than one.
+SIZES = (Size(0.05, 31, 10, 0.5), Size(0.05, 127, 5, 0.3))
 
 
 @saveable
 @dataclass(frozen=True, eq=False)
 class TreesInput:
-    """X (n, I) -> (X, (g(X) - shift) / scale), (n, I + 1).
+    """X (n, I) -> (X, (g(X) - shift) / scale), (n, I + J); J is 2, in older files 1.
 
     Fields
     ------
     feature, threshold, left, right, value : (T,) the nodes of all trees; leaves have feature -1.
-    roots : where each tree starts.    starts : (K + 1,) the trees of each model.    bases : (K,).
-    seen, fold : keys of the rows that the trees have seen, sorted, and the model that has not seen each.
-    shift, scale : mean and sd of g at the training rows.    size : which of `SIZES` the trees have.
+    roots : where each tree starts.    starts : (K J + 1,) the trees of each model, those of a fold together.
+    bases : (K J,).    seen, fold : keys of the rows that the trees have seen, sorted, and the fold of each.
+    shift, scale : (J,) mean and sd of g at the training rows.
     """
 
     feature: np.ndarray
@@ -59,39 +58,41 @@ class TreesInput:
     bases: np.ndarray
     seen: np.ndarray
     fold: np.ndarray
-    shift: float = 0.0
-    scale: float = 1.0
-    size: int = 0
+    shift: np.ndarray = field(default_factory=lambda: np.zeros(1))
+    scale: np.ndarray = field(default_factory=lambda: np.ones(1))
+
+    @property
+    def columns(self) -> int:
+        """J, the inputs that are added."""
+        return len(self.bases) // FOLDS
 
     @classmethod
     def fit(
-        cls, X: np.ndarray, target: np.ndarray, seed: int, loss: str = "squared_error", weight: Any = None,
-        size: int | None = None,
+        cls, X: np.ndarray, target: np.ndarray, seed: int, loss: str = "squared_error", weight: Any = None
     ) -> Self:  # fmt: skip
-        """Trees for rows X (n, I), their target (n,) and weight (n,), if not 1, by a loss of
-        `widegp.boosting.LOSSES`; the best of `SIZES`, unless a ``size`` is known.
+        """Trees for rows X (n, I), their ``target`` and weight (n,), if not 1, by a loss of
+        `widegp.boosting.LOSSES`; of a target (n, 2) small trees predict the first, large ones the second.
         """
         rng = np.random.default_rng(seed)
         some = np.sort(rng.permutation(len(X))[:MOST_ROWS])
-        rows, y, fold = X[some], target[some], rng.permutation(len(some)) % FOLDS
+        rows, fold = X[some], rng.permutation(len(some)) % FOLDS
+        y = np.broadcast_to(target[some].reshape(len(some), -1), (len(some), len(SIZES)))
         own = np.ones(len(some)) if weight is None else weight[some]
 
-        def grown(job: tuple[int, int, int | None]) -> Grown:
-            k, of_size, count = job
-            kept, out = (Rows(rows[side], y[side], own[side]) for side in (fold != k, fold == k))
-            return grow(kept, out if count is None else count, loss, seed, SIZES[of_size])
+        def grown(job: tuple[int, int, int | None]) -> Model:
+            k, j, count = job
+            kept, out = (Rows(rows[side], y[side, j], own[side]) for side in (fold != k, fold == k))
+            return grow(kept, out if count is None else count, loss, seed, SIZES[j]).model
 
-        sizes = range(len(SIZES)) if size is None else (size,)
-        tried = in_threads(grown, [(0, of_size, None) for of_size in sizes], _alone)
-        size, first = max(zip(sizes, tried, strict=True), key=lambda pair: pair[1].score)
-        count = len(first.model.roots)
-        others = in_threads(grown, [(k, size, count) for k in range(1, FOLDS)], _alone)
+        first = in_threads(grown, [(0, j, None) for j in range(len(SIZES))], _alone)
+        counts = [len(model.roots) for model in first]
+        jobs = [(k, j, counts[j]) for k in range(1, FOLDS) for j in range(len(SIZES))]
         keys = row_keys(rows)
         order = np.argsort(keys, kind="stable")
-        made = cls._of([one.model for one in (first, *others)], keys[order], fold[order])
-        g = made.training(X)[:, -1]
-        sd = float(g.std())
-        return replace(made, shift=float(g.mean()), scale=sd if sd > 0 else 1.0, size=size)
+        made = cls._of([*first, *in_threads(grown, jobs, _alone)], keys[order], fold[order])
+        g = made.training(X)[:, X.shape[1] :]
+        sd = g.std(axis=0)
+        return replace(made, shift=g.mean(axis=0), scale=np.where(sd > 0, sd, 1.0))
 
     @classmethod
     def _of(cls, models: list[Model], seen: np.ndarray, fold: np.ndarray) -> Self:
@@ -108,9 +109,9 @@ class TreesInput:
         )  # fmt: skip
 
     def transform(self, X: ArrayLike) -> np.ndarray:
-        """(X, scaled g) of new rows, X (n, I) -> (n, I + 1)."""
+        """(X, scaled g) of new rows, X (n, I) -> (n, I + J)."""
         rows = np.ascontiguousarray(X, float)
-        return self._beside(rows, self.by_model(rows).mean(axis=1))
+        return self._beside(rows, self._mean(rows))
 
     def training(self, X: ArrayLike) -> np.ndarray:
         """The same of rows among which are those that the trees have seen: g of these is cross-fitted.
@@ -125,23 +126,28 @@ class TreesInput:
         nth[order] = np.arange(len(keys)) - np.searchsorted(ranked, ranked)
         place = np.searchsorted(self.seen, keys) + nth
         known = place < np.searchsorted(self.seen, keys, side="right")
-        g, model = np.empty(len(rows)), np.where(known, self.fold[np.where(known, place, 0)], -1)
+        g, fold = np.empty((len(rows), self.columns)), np.full(len(rows), -1)
+        fold[known] = self.fold[place[known]]
         for k in range(FOLDS):
-            g[model == k] = self.by_model(rows[model == k], k)[:, 0]
-        g[~known] = self.by_model(rows[~known]).mean(axis=1)
+            g[fold == k] = self.by_model(rows[fold == k], k)
+        g[~known] = self._mean(rows[~known])
         return self._beside(rows, g)
+
+    def _mean(self, rows: np.ndarray) -> np.ndarray:
+        return self.by_model(rows).reshape(len(rows), FOLDS, self.columns).mean(axis=1)
 
     def _beside(self, rows: np.ndarray, g: np.ndarray) -> np.ndarray:
         return np.column_stack([rows, (g - self.shift) / self.scale])
 
     def inverse(self, X: ArrayLike) -> np.ndarray:
-        """The inputs without what the trees make of them; (n, I + 1) -> (n, I)."""
-        return np.asarray(X, float)[:, :-1]
+        """The inputs without what the trees make of them; (n, I + J) -> (n, I)."""
+        return np.asarray(X, float)[:, : -self.columns]
 
     def by_model(self, X: np.ndarray, only: int | None = None) -> np.ndarray:
-        """g_k of the rows X (n, I), (n, K); ``only`` that of one model, (n, 1)."""
-        models = slice(None) if only is None else slice(only, only + 1)
-        starts = self.starts if only is None else self.starts[only : only + 2]
+        """g_jk of the rows X (n, I), (n, K J); ``only`` those of one fold, (n, J)."""
+        count = self.columns
+        models = slice(None) if only is None else slice(only * count, (only + 1) * count)
+        starts = self.starts[models.start : None if models.stop is None else models.stop + 1]
         out, descend = np.empty((len(X), len(starts) - 1)), _descend if COMPILED else _descend_plainly
 
         def work(part: slice) -> None:

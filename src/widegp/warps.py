@@ -33,6 +33,9 @@ PROFILE_ROWS = 20_000  # more rows do not better a starting value
 # Where g is bounded, its inverse reaches infinity at a finite z and the mean of y does not exist;
 # predictions there stop this many spans (max - min of the training target) beyond the training target.
 REACH = 10.0
+# In units of the sd of z over the training rows: a prediction wider than the first says less than they do,
+# and one wider than the second nothing of targets beyond theirs.
+UNSURE, LOST = 1.0, 2.0
 
 
 class Terms(NamedTuple):
@@ -261,6 +264,7 @@ class FittedWarp:
     name, psi, offset, scale : the family and its parameters, as in ``make_warp``.
     mu, s : mean and sd of g over the training rows.
     lower, upper : ends of ``inverse``, finite only where it has a pole (see ``REACH``).
+    least, most : ends of the training targets; infinite in older files.
 
     y, mean_z, sd_z are (n,) or broadcast together. For box-cox and sqrt the z below the image of
     x = 0 belong to x = 0: y has a point mass there, and the density of y > 0 integrates to the rest.
@@ -274,6 +278,8 @@ class FittedWarp:
     scale: float = 1.0
     lower: float = -math.inf
     upper: float = math.inf
+    least: float = -math.inf
+    most: float = math.inf
 
     @classmethod
     def fit(
@@ -286,7 +292,8 @@ class FittedWarp:
         reach = REACH * (float(np.ptp(y)) or 1.0)
         # Sides without a pole stay unbounded: there the quantiles are finite by themselves.
         low, high = np.where(warp.poles(psi), (y.min() - reach, y.max() + reach), (-np.inf, np.inf))
-        return cls(name, psi, mu, s, float(offset), float(scale), float(low), float(high))
+        ends = map(float, (low, high, y.min(), y.max()))
+        return cls(name, psi, mu, s, float(offset), float(scale), *ends)
 
     @property
     def warp(self) -> Warp:
@@ -303,19 +310,33 @@ class FittedWarp:
         return np.clip(y, self.lower, self.upper)
 
     def moments(self, mean_z: ArrayLike, sd_z: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """(E y, sd y), y = inverse(mean_z + sd_z t), t ~ N(0, 1), 64 Gauss-Hermite nodes; rough at clips."""
+        """(E y, sd y), y = inverse(mean_z + sd_z t), t ~ N(0, 1), 64 Gauss-Hermite nodes; rough at clips.
+
+        Where sd_z is above ``UNSURE``, far from all training rows, y counts as far as `ends_of_moments` only:
+        the mean of a skewed target would be made of tails that no row has told of.
+        """
         mean_z, sd_z = _location_scale(mean_z, sd_z)
         if self.name == "none":
             return mean_z.copy(), sd_z.copy()
         nodes, weights = np.polynomial.hermite_e.hermegauss(64)
         # Around the median, which is within one sd of the mean, the two sums cannot cancel badly.
         median = self.inverse(mean_z)
+        ends = self.ends_of_moments(median, sd_z)
         first, second = np.zeros_like(median), np.zeros_like(median)
         for t, weight in zip(nodes, weights / weights.sum(), strict=True):
-            gap = self.inverse(mean_z + sd_z * t) - median
+            gap = np.clip(self.inverse(mean_z + sd_z * t), *ends) - median
             first += weight * gap
             second += weight * gap * gap
         return median + first, np.sqrt(np.maximum(second - first * first, 0.0))
+
+    def ends_of_moments(self, median: np.ndarray, sd_z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The range of y that mean and sd are made of, (n,) each: that of the training targets and the
+        ``median`` (n,), with room that shrinks from ``REACH`` spans at sd_z = ``UNSURE`` to none at ``LOST``.
+        """
+        span = self.most - self.least
+        shrunk = REACH * span * np.maximum(LOST - sd_z, 0.0) / (LOST - UNSURE) if span < np.inf else np.inf
+        room = np.where(sd_z > UNSURE, shrunk, np.inf)
+        return np.minimum(median, self.least) - room, np.maximum(median, self.most) + room
 
     def quantile(self, mean_z: ArrayLike, sd_z: ArrayLike, level: ArrayLike) -> np.ndarray:
         """inverse(mean_z + Phi^-1(level) sd_z), exact since g increases; (n,), or (n, q) for q levels."""

@@ -27,18 +27,16 @@ TRIAL_GAIN = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """Trees for the rows X (n, I) of a whole table and their ``target`` (n,), each grown once.
-
-    size : of the trees, where it is known.
+    """Trees for the rows X (n, I) of a whole table, each grown once; ``target`` (n, 2): their target, and the
+    same as it was warped.
     """
 
     X: np.ndarray
     target: np.ndarray
     seed: int
-    size: int | None = None
 
     def on(self, rows: np.ndarray) -> TreesInput:
-        return TreesInput.fit(self.X[rows], self.target[rows], self.seed, size=self.size)
+        return TreesInput.fit(self.X[rows], self.target[rows], self.seed)
 
     @cached_property
     def of_all(self) -> TreesInput:
@@ -57,7 +55,7 @@ class Chosen:
 
     trial : it, fitted to a part of the rows, or to all of a small table.
     candidate : the moves that led to it.    verdicts : on all that was tried, in order.
-    scaler : of inputs by rank, where these were chosen.    trees : the input that boosted trees add, if any.
+    scaler : of inputs by rank, where these were chosen.    trees : the inputs that boosted trees add, if any.
     growth : grows them again on more rows.
     search : in which it was found.
     """

@@ -251,13 +251,13 @@ class LatentFit:
         if self.problem.functions > 1 or np.ptp(response.offset) > 0:
             return [path]
         trees = self._trees(X, np.sort(self._sample))
-        form = replace(path.form, linear=beside_trees(path.form.linear, X))
+        form = replace(path.form, linear=beside_trees(path.form.linear, X, trees.columns))
         beside = self._path({form.inputs: trees.training(X)}, form, True, path)
         own, other = self._weights(path, beside)
         share = other / (own + other)
         if share < LEAST_SHARE:
             return [path]
-        trees = self._trees(X, np.arange(len(X)), trees.size)
+        trees = self._trees(X, np.arange(len(X)))
         beside = replace(beside, tables={form.inputs: trees.training(X)}, trees=trees)
         if share > 1 - LEAST_SHARE:
             return [beside]
@@ -284,12 +284,12 @@ class LatentFit:
         own, beside = weights(minimize(loss, np.zeros(2), method="BFGS").x)
         return float(own), float(beside)
 
-    def _trees(self, X: np.ndarray, rows: np.ndarray, size: int | None = None) -> TreesInput:
-        """Trees of the responses at some rows of X (n, I), of a ``size`` that may be known."""
+    def _trees(self, X: np.ndarray, rows: np.ndarray) -> TreesInput:
+        """Trees of the responses at some rows of X (n, I)."""
         response, seed = self.problem.response, self.builder.seed
         weight = np.broadcast_to(np.asarray(response.weight, float), response.y.shape)
         loss = response.likelihood.trees_loss
-        return TreesInput.fit(X[rows], response.y[rows], seed, loss, weight[rows], size)
+        return TreesInput.fit(X[rows], response.y[rows], seed, loss, weight[rows])
 
     def _of_part(self, tables: Tables, form: Form, near: Fitted | None) -> Fitted:
         """The fit of some rows, from that of a like form if there is one."""

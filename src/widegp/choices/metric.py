@@ -10,6 +10,7 @@ fit. The power p is 1/4 or 1/2, t is the share that every direction keeps, and s
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import block_diag
 
 # Directions that hold less than this share of the mean square of x A, all together, may be left out.
 NEGLIGIBLE = 1e-4
@@ -51,16 +52,14 @@ def weights_as_map(weights: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, floa
     return np.diag(np.sqrt(weights / sigma_u2)), sigma_u2
 
 
-def beside_trees(linear: np.ndarray | None, X: np.ndarray) -> np.ndarray:
-    """A (I + 1, q + 1) for rows (x, g): half of the mean square of x A, A = ``linear`` or I, goes to g.
+def beside_trees(linear: np.ndarray | None, X: np.ndarray, columns: int) -> np.ndarray:
+    """A (I + J, q + J) for rows (x, g): half of the mean square of x A, A = ``linear`` or I, goes to g.
 
-    X (n, I) are the rows without g, which has mean square 1.
+    X (n, I) are the rows without g, whose J ``columns`` have mean square 1.
     """
     own = np.eye(X.shape[1]) if linear is None else linear
     square = float(np.mean(np.sum((X @ own) ** 2, axis=1)))
-    out = np.zeros((own.shape[0] + 1, own.shape[1] + 1))
-    out[:-1, :-1], out[-1, -1] = own * np.sqrt(0.5), np.sqrt(0.5 * square)
-    return out
+    return np.asarray(block_diag(own * np.sqrt(0.5), np.eye(columns) * np.sqrt(0.5 * square / columns)))
 
 
 def direction_shares(linear: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ from widegp.choices.chosen import Chosen, Growth, choose_on
 from widegp.choices.metric import beside_trees
 from widegp.choices.search import Asked, deciding_rows, judged_rows
 from widegp.choices.trials import Bench, Form
+from widegp.warps import make_warp
 
 # Fewer rows grow trees that say little.
 LEAST_ROWS = 300
@@ -20,25 +21,30 @@ HOPELESS = 2.0
 def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
     """Metric, warp and noise chosen anew for rows (x, g(x)); inputs stay. None where trees cannot help.
 
-    Trees predict the target itself, not the warped one: their mean squares are what they are good at, and
-    beside g, noise that varies may do as much as a warp. That they help is not decided here: g has been told
-    of more rows than the trials see. Fits of the whole table decide, by rows that have not grown these trees.
+    Small trees predict the target itself, whose mean squares they are good at, large ones the warped target,
+    where one was chosen; beside g, noise that varies may do as much as a warp. That they help is not decided
+    here: g has been told of more rows than the trials see. Fits of the whole table decide, by rows that have
+    not grown these trees.
     """
     ((_, scaled),) = bench.tables.items()
     if len(scaled) < LEAST_ROWS:
         return None
     X = scaled if chosen.scaler is None else chosen.scaler.transform(scaled)
-    form, target = chosen.trial.form, bench.problem.y
+    form = chosen.trial.form
+    problem = replace(bench.problem, warp=make_warp(form.warp, **bench.scale))
+    target = np.column_stack([problem.y, problem.warped(chosen.trial.values).value])
     # As many rows as fits without trees will have seen when they are compared, less those that compare.
     grows = np.setdiff1d(deciding_rows(len(X), bench.seed), judged_rows(len(X), bench.seed))
     growth = Growth(X, target, bench.seed)
     trees = growth.on(grows)
     rows = trees.training(X)
-    if np.std(target - trees.scale * rows[:, -1]) > HOPELESS * np.sqrt(np.mean(chosen.candidate.squares)):
+    errors = np.std(problem.y - trees.scale[0] * rows[:, X.shape[1]])
+    if errors > HOPELESS * np.sqrt(np.mean(chosen.candidate.squares)):
         return None
     bench = replace(bench, tables={form.inputs: rows})
     start = {name: value for name, value in chosen.trial.values.items() if name != "psi"}
     # Rounds of gradients would leave g alone: beside so few rows as trials have, it says most of all.
     again = asked._replace(inputs=form.inputs, briefly=True)
-    found = choose_on(bench, start, again, Form(form.inputs, linear=beside_trees(form.linear, X)))
-    return replace(found, trees=trees, growth=replace(growth, size=trees.size), scaler=chosen.scaler)
+    linear = beside_trees(form.linear, X, trees.columns)
+    found = choose_on(bench, start, again, Form(form.inputs, linear=linear))
+    return replace(found, trees=trees, growth=growth, scaler=chosen.scaler)

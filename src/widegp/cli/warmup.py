@@ -36,6 +36,6 @@ def warmup(as_json: options.Json = False) -> None:
     kernel = Mixed(sigma_u2=np.full(INPUTS, 1 / INPUTS))
     X, y = table(ROWS, INPUTS)
     evaluation(X, y, kernel, 0.1, Setting("full-scale", RANK, NEIGHBORS))()
-    TreesInput.fit(X, y, 0, size=0)
+    TreesInput.fit(X, y, 0)
     seconds = time.perf_counter() - began
     typer.echo(json.dumps({"seconds": seconds}) if as_json else f" {seconds:.0f} s.")

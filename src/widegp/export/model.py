@@ -18,7 +18,7 @@ import scipy.linalg
 from widegp.approximations.dense import DensePosterior
 from widegp.approximations.nystrom import NystromPosterior
 from widegp.approximations.posterior import FamilyPosterior
-from widegp.export.graph import Graph, Node, exp, maximum, minimum, sqrt
+from widegp.export.graph import Graph, Node, exp, maximum, minimum, sqrt, where
 from widegp.export.inputs import mapped
 from widegp.export.kernels import ExportError, cross, diagonal
 from widegp.export.warps import unwarped
@@ -27,11 +27,12 @@ from widegp.files import write_whole
 from widegp.fitted import FittedGP
 from widegp.noise_model import LIMIT
 from widegp.tails import NORMAL
-from widegp.warps import FittedWarp
+from widegp.warps import LOST, REACH, UNSURE, FittedWarp
 
 __all__ = ["ExportError", "export_model"]
 
 NODES = 64
+FAR = 1e300  # instead of infinity, which 0 is multiplied by in graphs
 ABOUT = "Mean and variance, noise included, of a new observation at each row of X, in the units of the table."
 
 
@@ -107,7 +108,13 @@ def _through(warp: FittedWarp, mean: Node, sd: Node) -> Moments:
     nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
     weights = weights / weights.sum()
     median = unwarped(warp, mean)
-    gap = unwarped(warp, mean.with_axis(1) + sd.with_axis(1) * nodes) - median.with_axis(1)
+    y = unwarped(warp, mean.with_axis(1) + sd.with_axis(1) * nodes)
+    if warp.most < np.inf:
+        room = maximum(LOST - sd, 0.0) * (REACH * (warp.most - warp.least) / (LOST - UNSURE))
+        room = where(sd > UNSURE, room, FAR)
+        y = maximum(y, (minimum(median, warp.least) - room).with_axis(1))
+        y = minimum(y, (maximum(median, warp.most) + room).with_axis(1))
+    gap = y - median.with_axis(1)
     first, second = gap @ weights, (gap * gap) @ weights
     return Moments(median + first, maximum(second - first * first, 0.0))
 
