@@ -6,10 +6,10 @@
 
 ``gpboost``: log loss, AUC and seconds of a Bernoulli likelihood on the test rows of magic, from the same
 training rows, by GPBoost's Vecchia approximation and its Vecchia-inducing-points full-scale one (Matérn 3/2,
-inputs standardised, one length scale for each), and by WideGPClassifier. ``nuts``: the largest difference of
-probabilities at new rows between Laplace's approximation and draws of f by NUTS at the same parameters, for
-two classes (200 rows) and three (100 rows). ``rows``: time and peak memory of a classifier on simulated rows
-with 8 inputs, its log loss and that of the true probabilities.
+inputs standardised, a length scale for each or, with ``--one-length``, for all), and by WideGPClassifier.
+``nuts``: the largest difference of probabilities at new rows between Laplace's approximation and draws of f by
+NUTS at the same parameters, for two classes (200 rows) and three (100 rows). ``rows``: time and peak memory of
+a classifier on simulated rows with 8 inputs, its log loss and that of the true probabilities.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from widegp import WideGPClassifier, metrics
 NEW = 50
 
 
-def gpboost_line(approximation: str, split: Any, threads: int) -> str:
+def gpboost_line(approximation: str, split: Any, threads: int, one_length: bool) -> str:
     import gpboost
 
     centre, spread = split.X.mean(0), split.X.std(0)
@@ -37,7 +37,7 @@ def gpboost_line(approximation: str, split: Any, threads: int) -> str:
     began = clocks()
     more = {"num_ind_points": 200} if approximation == "full_scale_vecchia" else {}
     model = gpboost.GPModel(
-        gp_coords=X, cov_function="matern_ard", cov_fct_shape=1.5, gp_approx=approximation,
+        gp_coords=X, cov_function="matern" if one_length else "matern_ard", cov_fct_shape=1.5, gp_approx=approximation,
         likelihood="bernoulli_logit", num_neighbors=20, num_parallel_threads=threads, seed=0, **more,
     )  # fmt: skip
     model.fit(y=split.y)
@@ -137,6 +137,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--draws", type=int, default=2000)
     parser.add_argument("--who", nargs="+", default=["vecchia", "full_scale_vecchia", "widegp"])
+    parser.add_argument("--one-length", action="store_true", help="of GPBoost, for all inputs")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     if asked.what == "nuts":
@@ -149,7 +150,11 @@ def main() -> None:
         kept = np.random.default_rng(0).permutation(len(split.y))[: asked.rows]
         split = split._replace(X=split.X[kept], y=split.y[kept])
         for who in asked.who:
-            told = widegp_line(split, 0) if who == "widegp" else gpboost_line(who, split, asked.threads)
+            told = (
+                widegp_line(split, 0)
+                if who == "widegp"
+                else gpboost_line(who, split, asked.threads, asked.one_length)
+            )
             print(told, flush=True)
 
 

@@ -104,10 +104,13 @@ class Chosen:
         return f"Chosen on held-out training rows: {made}."
 
 
-def choose_on(bench: Bench, start: Values, asked: Asked, form: Form | None = None) -> Chosen:
+def choose_on(
+    bench: Bench, start: Values, asked: Asked, form: Form | None = None, again: bool = True
+) -> Chosen:  # fmt: skip
     """Choices for the rows of ``bench``, one table of inputs, by fits of a part that are scored on others.
 
-    They begin with ``form``, by default the plain one.
+    They begin with ``form``, by default the plain one. What folds of few rows chose is made ``again`` of all
+    of them.
     """
     ((inputs, X),) = bench.tables.items()
     scaler = None
@@ -131,7 +134,7 @@ def choose_on(bench: Bench, start: Values, asked: Asked, form: Form | None = Non
 
     best = choose(search, search.begin(form or Form(inputs), start), asked, likeliest)
     trial = best.trials[0]
-    if len(pairs) > 1:
+    if len(pairs) > 1 and again:
         some = np.random.default_rng(bench.seed).permutation(len(X))[: bench.most_rows]
         trial = replayed(replace(bench, fitted=some, held=some[:0]), best)
     by_rank = trial.form.inputs == "quantile" and inputs != "quantile"

@@ -180,7 +180,7 @@ class LatentFit:
 
     def chosen(self, asked: Asked) -> LatentEstimate:
         """Inputs and metric as asked, ``"auto"`` by what predicts held-out rows better."""
-        chosen = choose_on(self._bench(asked.inputs), self._regression_start(), asked)
+        chosen = choose_on(self._bench(asked.inputs), self._regression_start(), asked, again=False)
         tables, scaler = {chosen.trial.form.inputs: self.builder.X}, None
         if asked.inputs == "auto":
             scaler = QuantileScaler.fit(self.builder.X)
