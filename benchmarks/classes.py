@@ -7,9 +7,9 @@
 ``gpboost``: log loss, AUC and seconds of a Bernoulli likelihood on the test rows of magic, from the same
 training rows, by GPBoost's Vecchia approximation and its Vecchia-inducing-points full-scale one (Matérn 3/2,
 inputs standardised, a length scale for each or, with ``--one-length``, for all), and by WideGPClassifier.
-``nuts``: the largest difference of probabilities at new rows between Laplace's approximation and draws of f by
-NUTS at the same parameters, for two classes (200 rows) and three (100 rows). ``rows``: time and peak memory of
-a classifier on simulated rows with 8 inputs, its log loss and that of the true probabilities.
+``nuts``: the largest difference of probabilities at new rows between Laplace's approximation and draws of f
+by NUTS at the same parameters, for two classes (200 rows) and three (100 rows). ``rows``: time and peak
+memory of a classifier on simulated rows with 8 inputs, its log loss and that of the true probabilities.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ def gpboost_line(approximation: str, split: Any, threads: int, one_length: bool)
     X, X_test = ((rows - centre) / spread for rows in (split.X, split.X_test))
     began = clocks()
     more = {"num_ind_points": 200} if approximation == "full_scale_vecchia" else {}
+    matern = "matern" if one_length else "matern_ard"
     model = gpboost.GPModel(
-        gp_coords=X, cov_function="matern" if one_length else "matern_ard", cov_fct_shape=1.5, gp_approx=approximation,
+        gp_coords=X, cov_function=matern, cov_fct_shape=1.5, gp_approx=approximation,
         likelihood="bernoulli_logit", num_neighbors=20, num_parallel_threads=threads, seed=0, **more,
     )  # fmt: skip
     model.fit(y=split.y)
