@@ -1,12 +1,13 @@
 """Classes beside others: GPBoost on magic, draws of NUTS, many rows.
 
-    python benchmarks/classes.py gpboost [--rows 17118] [--threads 2] [--who gpboost widegp]
+    python benchmarks/classes.py gpboost [--rows 17118] [--threads 2] [--who vecchia plain widegp]
     python benchmarks/classes.py nuts [--draws 2000]
     python benchmarks/classes.py rows 30000 300000
 
 ``gpboost``: log loss, AUC and seconds of a Bernoulli likelihood on the test rows of magic, from the same
 training rows, by GPBoost's Vecchia approximation and its Vecchia-inducing-points full-scale one (Matérn 3/2,
-inputs standardised, a length scale for each or, with ``--one-length``, for all), and by WideGPClassifier.
+inputs standardised, a length scale for each or, with ``--one-length``, for all), and by WideGPClassifier,
+as it is and ``plain``.
 ``nuts``: the largest difference of probabilities at new rows between Laplace's approximation and draws of f
 by NUTS at the same parameters, for two classes (200 rows) and three (100 rows). ``rows``: time and peak
 memory of a classifier on simulated rows with 8 inputs, its log loss and that of the true probabilities.
@@ -27,6 +28,8 @@ from tables import load
 from widegp import WideGPClassifier, metrics
 
 NEW = 50
+# The process alone, with one variance for all inputs.
+PLAIN = {"metric": "iso", "scale_inputs": "standard", "trees": "none"}
 
 
 def gpboost_line(approximation: str, split: Any, threads: int, one_length: bool) -> str:
@@ -47,11 +50,11 @@ def gpboost_line(approximation: str, split: Any, threads: int, one_length: bool)
     return _scored(f"gpboost {approximation}", split, p, began, fitted)
 
 
-def widegp_line(split: Any, seed: int) -> str:
+def widegp_line(who: str, split: Any, seed: int) -> str:
     began = clocks()
-    model = WideGPClassifier(random_state=seed).fit(split.X, split.y)
+    model = WideGPClassifier(random_state=seed, **(PLAIN if who == "plain" else {})).fit(split.X, split.y)
     fitted = clocks()
-    return _scored("widegp", split, model.predict_proba(split.X_test)[:, 1], began, fitted)
+    return _scored(f"widegp {who}", split, model.predict_proba(split.X_test)[:, 1], began, fitted)
 
 
 def clocks() -> np.ndarray:
@@ -151,12 +154,10 @@ def main() -> None:
         kept = np.random.default_rng(0).permutation(len(split.y))[: asked.rows]
         split = split._replace(X=split.X[kept], y=split.y[kept])
         for who in asked.who:
-            told = (
-                widegp_line(split, 0)
-                if who == "widegp"
-                else gpboost_line(who, split, asked.threads, asked.one_length)
-            )
-            print(told, flush=True)
+            if who in ("widegp", "plain"):
+                print(widegp_line(who, split, 0), flush=True)
+            else:
+                print(gpboost_line(who, split, asked.threads, asked.one_length), flush=True)
 
 
 if __name__ == "__main__":
