@@ -181,16 +181,19 @@ def _parts(n_rows: int) -> Iterator[slice]:
 
 @njit(cache=True, nogil=True)
 def _descend(X, feature, threshold, left, right, value, roots, starts, out):  # type: ignore[no-untyped-def]
-    """out (n, K): for each row of X (n, I) and each model the sum of the leaves that it falls into."""
-    for i in range(X.shape[0]):
-        for k in range(starts.size - 1):
-            total = 0.0
-            for tree in range(starts[k], starts[k + 1]):
-                node = roots[tree]
+    """out (n, K): for each row of X (n, I) and each model the sum of the leaves that it falls into.
+
+    All rows descend one tree before the next: its nodes are then at hand.
+    """
+    out[:] = 0.0
+    for k in range(starts.size - 1):
+        for tree in range(starts[k], starts[k + 1]):
+            root = roots[tree]
+            for i in range(X.shape[0]):
+                node = root
                 while feature[node] >= 0:
                     node = left[node] if X[i, feature[node]] <= threshold[node] else right[node]
-                total += value[node]
-            out[i, k] = total
+                out[i, k] += value[node]
 
 
 def _descend_plainly(X, feature, threshold, left, right, value, roots, starts, out):  # type: ignore[no-untyped-def]
