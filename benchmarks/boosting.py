@@ -16,16 +16,16 @@ import numpy as np
 from tables import load
 
 from widegp import boosting
-from widegp.boosting import Grown, Rows, Size
+from widegp.boosting import Model, Rows, Size
 from widegp.neighbors.threads import in_threads
 from widegp.trees import SIZES, TreesInput, _alone
 
 MODELS = 4
 
 
-def rmse(grown: Grown, X: np.ndarray, y: np.ndarray) -> float:
+def rmse(model: Model, X: np.ndarray, y: np.ndarray) -> float:
     none = np.zeros(0, np.int64)
-    trees = TreesInput._of([grown.model], none, none)
+    trees = TreesInput._of([model], none, none)
     return float(np.sqrt(np.mean((y - trees.by_model(X)[:, 0]) ** 2)) / y.std())
 
 
@@ -38,10 +38,10 @@ def seconds(work: Callable[[], Any]) -> float:
 def told(part: Rows, X: np.ndarray, y: np.ndarray, size: Size, count: int) -> str:
     """One line: seconds of each way, and the RMSE of rows X (n, I), y (n,) that no tree has seen."""
 
-    def compiled(_: int = 0) -> Grown:
+    def compiled(_: int = 0) -> Model:
         return boosting.grow(part, count, "squared_error", 0, size)
 
-    def plain(_: int = 0) -> Grown:
+    def plain(_: int = 0) -> Model:
         return boosting.grown_plainly(part, count, "squared_error", 0, size)
 
     errors = [rmse(make(), X, y) for make in (compiled, plain)]

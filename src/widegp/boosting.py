@@ -60,19 +60,12 @@ class Model(NamedTuple):
     base: float
 
 
-class Grown(NamedTuple):
-    """Trees, and minus their loss on the rows that said when to stop."""
-
-    model: Model
-    score: float
-
-
-def grow(rows: Rows, until: Rows | int, loss: str, seed: int, size: Size) -> Grown:
+def grow(rows: Rows, until: Rows | int, loss: str, seed: int, size: Size) -> Model:
     """Trees of ``rows`` by a loss of `LOSSES`: so many, or as many as do best on the rows of ``until``."""
     return (_grown if COMPILED else grown_plainly)(rows, until, loss, seed, size)
 
 
-def _grown(rows: Rows, until: Rows | int, loss: str, seed: int, size: Size) -> Grown:
+def _grown(rows: Rows, until: Rows | int, loss: str, seed: int, size: Size) -> Model:
     edges = bin_edges(rows.X)
     none = Rows(*(part[:0] for part in rows))
     held, most = (none, until) if isinstance(until, int) else (until, MOST_TREES)
@@ -87,11 +80,10 @@ def _grown(rows: Rows, until: Rows | int, loss: str, seed: int, size: Size) -> G
     threshold = np.zeros(end)
     inner = np.flatnonzero(feature[:end] >= 0)
     threshold[inner] = [edges[feature[node]][code[node]] for node in inner]
-    model = Model(feature[:end], threshold, left[:end], right[:end], value[:end], roots[:count], base)
-    return Grown(model, -float(losses[count - 1]))
+    return Model(feature[:end], threshold, left[:end], right[:end], value[:end], roots[:count], base)
 
 
-def grown_plainly(rows: Rows, until: Rows | int, loss: str, seed: int, size: Size) -> Grown:
+def grown_plainly(rows: Rows, until: Rows | int, loss: str, seed: int, size: Size) -> Model:
     """`grow` by scikit-learn, for machines without Numba: other draws of inputs, the same otherwise."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
@@ -103,20 +95,18 @@ def grown_plainly(rows: Rows, until: Rows | int, loss: str, seed: int, size: Siz
         max_features=size.inputs, random_state=seed % 2**31,
     )  # fmt: skip
     model.fit(*rows, **dict(zip(HELD, held, strict=False)))
-    losses = -model.validation_score_[1:] if held else np.zeros(most)
-    count = int(np.argmin(losses)) + 1 if held else most
+    count = int(np.argmax(model.validation_score_[1:])) + 1 if held else most
     # No public attribute holds the trees; the tests compare what is read here with ``model.predict``.
     trees = [predictors[0].nodes for predictors in model._predictors[:count]]
     roots = np.cumsum([0, *(len(tree) for tree in trees)])
     nodes: Any = np.concatenate(trees)
     shift = np.repeat(roots[:-1], np.diff(roots))
     leaf = nodes["is_leaf"].astype(bool)
-    made = Model(
+    return Model(
         np.where(leaf, -1, nodes["feature_idx"]).astype(np.int32), nodes["num_threshold"].astype(float),
         (nodes["left"] + shift).astype(np.int64), (nodes["right"] + shift).astype(np.int64),
         np.where(leaf, nodes["value"], 0.0), roots[:-1], float(np.ravel(model._baseline_prediction)[0]),
     )  # fmt: skip
-    return Grown(made, -float(np.min(losses)))
 
 
 def bin_edges(X: np.ndarray) -> list[np.ndarray]:

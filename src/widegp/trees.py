@@ -82,7 +82,7 @@ class TreesInput:
         def grown(job: tuple[int, int, int | None]) -> Model:
             k, j, count = job
             kept, out = (Rows(rows[side], y[side, j], own[side]) for side in (fold != k, fold == k))
-            return grow(kept, out if count is None else count, loss, seed, SIZES[j]).model
+            return grow(kept, out if count is None else count, loss, seed, SIZES[j])
 
         first = in_threads(grown, [(0, j, None) for j in range(len(SIZES))], _alone)
         counts = [len(model.roots) for model in first]
