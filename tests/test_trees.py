@@ -80,6 +80,11 @@ def test_many_rows_are_sampled_and_the_others_get_the_mean(table, monkeypatch):
     assert len(made.seen) == 600
     rest = np.isin(row_keys(X), made.seen, invert=True)
     np.testing.assert_array_equal(made.training(X)[rest], made.transform(X)[rest])
+    some = np.arange(0, len(X), 7)
+    part = made.training(X, some)
+    np.testing.assert_array_equal(part[some], made.training(X)[some])
+    np.testing.assert_array_equal(made.inverse(part), X)
+    assert np.all(np.delete(part, some, axis=0)[:, -2:] == 0)
     assert np.all(np.std(unscaled(made, made.training(X)).T - y, axis=1) < 0.5 * y.std())
 
 

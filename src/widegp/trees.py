@@ -113,12 +113,17 @@ class TreesInput:
         rows = np.ascontiguousarray(X, float)
         return self._beside(rows, self._mean(rows))
 
-    def training(self, X: ArrayLike) -> np.ndarray:
+    def training(self, X: ArrayLike, only: np.ndarray | None = None) -> np.ndarray:
         """The same of rows among which are those that the trees have seen: g of these is cross-fitted.
 
         Rows are known by what is in them. Of equal rows each is taken for another of those that were seen.
+        ``only`` (b,) : the rows whose g is asked for; that of all others is 0.
         """
         rows = np.ascontiguousarray(X, float)
+        if only is not None and len(only) < len(rows):
+            out = np.column_stack([rows, np.zeros((len(rows), self.columns))])
+            out[only] = self.training(rows[only])
+            return out
         keys = row_keys(rows)
         order = np.argsort(keys, kind="stable")
         ranked = keys[order]

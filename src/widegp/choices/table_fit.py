@@ -13,14 +13,13 @@ from widegp.choices.judged import Judged, shares
 from widegp.choices.left_out import left_out_exactly
 from widegp.choices.moves import WeighInputs
 from widegp.choices.plan import chosen_plan
-from widegp.choices.search import Asked, Search, judged_rows
+from widegp.choices.search import Asked, Search, deciding_rows, judged_rows
 from widegp.choices.stacking import stacked_share
 from widegp.choices.trials import Bench
 from widegp.choices.whole import Begin, Whole, fit_whole
 from widegp.choices.with_trees import with_trees
 from widegp.cost import Calibration, Size
 from widegp.data.arrays import is_mapped
-from widegp.data.input_maps import of_training_rows
 from widegp.inference.choose import choose_warp
 from widegp.inference.fit import Fitted, Run, fit_map
 from widegp.inference.objective import Problem
@@ -132,9 +131,10 @@ class TableFit:
         judged = judged_rows(len(self.builder.X), self.builder.seed)
 
         def whole(chosen: Chosen) -> Whole:
-            X = self.builder.X
-            for part in (chosen.scaler, chosen.trees):
-                X = X if part is None else of_training_rows(part, X)
+            X = self.builder.X if chosen.scaler is None else chosen.scaler.transform(self.builder.X)
+            if chosen.trees is not None:
+                # All rows get theirs from trees that are grown on more of them.
+                X = chosen.trees.training(X, deciding_rows(len(X), self.builder.seed))
             problem, seed = self._warped(chosen.trial.form.warp), self.builder.seed
             build, fit = lambda X: replace(self.builder, X=X), self._fit
             return Whole(X, chosen, judged, problem, self.scale, build, fit, seed, varying)

@@ -34,11 +34,11 @@ def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
     problem = replace(bench.problem, warp=make_warp(form.warp, **bench.scale))
     target = np.column_stack([problem.y, problem.warped(chosen.trial.values).value])
     # As many rows as fits without trees will have seen when they are compared, less those that compare.
-    grows = np.setdiff1d(deciding_rows(len(X), bench.seed), judged_rows(len(X), bench.seed))
+    deciding = deciding_rows(len(X), bench.seed)
     growth = Growth(X, target, bench.seed)
-    trees = growth.on(grows)
-    rows = trees.training(X)
-    errors = np.std(problem.y - trees.scale[0] * rows[:, X.shape[1]])
+    trees = growth.on(np.setdiff1d(deciding, judged_rows(len(X), bench.seed)))
+    rows = trees.training(X, deciding)
+    errors = np.std(problem.y[deciding] - trees.scale[0] * rows[deciding, X.shape[1]])
     if errors > HOPELESS * np.sqrt(np.mean(chosen.candidate.squares)):
         return None
     bench = replace(bench, tables={form.inputs: rows})
