@@ -6,6 +6,8 @@ import copy
 import json
 import os
 import pickle
+import subprocess
+import sys
 import warnings
 from dataclasses import replace
 
@@ -19,7 +21,11 @@ from sklearn.exceptions import NotFittedError
 import widegp
 from widegp import Beta, InverseGamma, WideGPRegressor, kernels, persist
 from widegp.approximations.registry import APPROXIMATIONS as NAMES
+from widegp.data.input_maps import ChainedMaps
 from widegp.persist import ModelFileError
+from widegp.trees import TreesInput
+
+SUBPROCESS = {"check": True, "capture_output": True, "text": True}
 
 N, RANK = 40, 8
 WITH_NEIGHBORS = {name for name, member in NAMES.items() if member.neighbors}
@@ -342,3 +348,38 @@ class TestSaving:
             vfe.save(tmp_path)
         with pytest.raises(ModelFileError, match="does not exist; pass"):
             vfe.save(tmp_path / "absent" / "model.widegp")
+
+
+def test_a_process_that_only_reads_knows_every_class_that_a_file_may_hold():
+    listed = "import json; from widegp.registry import _CLASSES; print(json.dumps(sorted(_CLASSES)))"
+    everything = (
+        "import importlib, pkgutil, widegp\n"
+        "for module in pkgutil.walk_packages(widegp.__path__, 'widegp.'):\n"
+        "    try:\n"
+        "        module.name.endswith('__main__') or importlib.import_module(module.name)\n"
+        "    except ImportError:\n"  # an extra that is not installed
+        "        pass\n"
+    )
+    known, there_are = (
+        set(json.loads(subprocess.run([sys.executable, "-c", f"{first}\n{listed}"], **SUBPROCESS).stdout))
+        for first in ("import widegp.persist", everything)
+    )
+    assert known == there_are
+
+
+def test_trees_of_a_file_predict_the_same_in_another_process(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 3))
+    trees = TreesInput.fit(X, X[:, 0], 0)
+    model = WideGPRegressor.plain(approximation="vfe", rank=10, max_iter=2, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(trees.training(X), X[:, 0])
+    model.fitted_ = replace(model.fitted_, inputs=ChainedMaps((trees, model.fitted_.inputs)), n_features=3)
+    model.n_features_in_ = 3
+    model.save(tmp_path / "m.widegp")
+    np.save(tmp_path / "X.npy", X)
+    read = "import numpy as np, sys, widegp; print(*widegp.load(sys.argv[1]).predict(np.load(sys.argv[2])))"
+    command = [sys.executable, "-c", read, str(tmp_path / "m.widegp"), str(tmp_path / "X.npy")]
+    found = np.array(subprocess.run(command, **SUBPROCESS).stdout.split(), float)
+    np.testing.assert_allclose(found, model.predict(X), rtol=1e-12)

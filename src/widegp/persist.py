@@ -29,7 +29,8 @@ from safetensors import numpy as safetensors
 
 # What these define may stand in a file.
 import widegp.approximations.registry
-import widegp.data.value_means  # noqa: F401
+import widegp.data.value_means
+import widegp.trees  # noqa: F401
 from widegp.compute.backend import choose_backend
 from widegp.data.preprocessing import InputScaler, TargetScaler
 from widegp.files import FileError, write_whole

@@ -45,7 +45,7 @@ class TreesInput:
     feature, threshold, left, right, value : (T,) the nodes of all trees; leaves have feature -1.
     roots : where each tree starts.    starts : (K J + 1,) the trees of each model, those of a fold together.
     bases : (K J,).    seen, fold : keys of the rows that the trees have seen, sorted, and the fold of each.
-    shift, scale : (J,) mean and sd of g at the training rows.
+    shift, scale : (J,) mean and sd of g at the training rows.    size : in older files only, and not used.
     """
 
     feature: np.ndarray
@@ -60,6 +60,7 @@ class TreesInput:
     fold: np.ndarray
     shift: np.ndarray = field(default_factory=lambda: np.zeros(1))
     scale: np.ndarray = field(default_factory=lambda: np.ones(1))
+    size: int = 0
 
     @property
     def columns(self) -> int:
