@@ -32,6 +32,7 @@ onnxruntime = pytest.importorskip("onnxruntime", reason="the tests of exported g
 pytest.importorskip("onnx")
 from widegp.export.graph import Graph, Node, arcsin, arcsinh, log1p, sinh  # noqa: E402
 from widegp.export.inputs import mapped  # noqa: E402
+from widegp.export.model import _through as through  # noqa: E402
 from widegp.export.warps import unwarped  # noqa: E402
 
 
@@ -87,6 +88,12 @@ class TestFormulas:
             z = np.linspace(-6, 6, 61)[:, None]
             found = applied(lambda x, warp=warp: unwarped(warp, x), z)
             np.testing.assert_allclose(found, warp.inverse(z), rtol=1e-11, atol=1e-12)
+            for sd in (0.5, 1.5, 4.0):
+                mean = applied(
+                    lambda x, warp=warp, sd=sd: through(warp, x.sum(1), 0.0 * x.sum(1) + sd).mean, z, axes=1
+                )
+                expected = warp.moments(z[:, 0], np.full(len(z), sd))[0]
+                np.testing.assert_allclose(mean, expected, rtol=1e-9, atol=1e-9 * np.ptp(expected))
 
     @staticmethod
     def other(name):
