@@ -17,7 +17,7 @@ from tables import load
 
 from widegp import boosting
 from widegp.boosting import Model, Rows, Size
-from widegp.neighbors.threads import in_threads
+from widegp.threads import in_threads
 from widegp.trees import SIZES, TreesInput, _alone
 
 MODELS = 4

@@ -7,7 +7,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from widegp.boosting import LOSSES, Model, Rows, Size, bin_edges, grow, grown_plainly
-from widegp.neighbors.jit import COMPILED
+from widegp.jit import COMPILED
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="Numba is not installed")
 SIZE = Size(0.1, 15, 10, 1.0)

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 
 from widegp import WideGPRegressor, load, metrics
 from widegp.conformal import ConformalCalibration, hold_out, rank, rows_needed
-from widegp.warps import FittedWarp
+from widegp.fitted_warp import FittedWarp
 
 
 class TestRank:

@@ -12,6 +12,7 @@ from scipy.stats import norm
 from widegp import WideGPRegressor
 from widegp.data.input_maps import ChainedMaps, LinearMap, QuantileScaler
 from widegp.export.kernels import cross, diagonal
+from widegp.fitted_warp import FittedWarp
 from widegp.kernels import (
     RBF,
     LeakyReLU,
@@ -26,7 +27,7 @@ from widegp.kernels import (
 )
 from widegp.noise_model import NoiseModel
 from widegp.tails import Tails
-from widegp.warps import NAMES, FittedWarp
+from widegp.warps import NAMES
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the tests of exported graphs need onnxruntime")
 pytest.importorskip("onnx")
@@ -83,7 +84,7 @@ class TestFormulas:
     def test_warps(self, name):
         y = np.exp(np.random.default_rng(0).normal(size=200))
         offset, scale = (y.mean(), y.std())
-        for psi in ([None] if name in ("none", "sqrt", "log") else [None, self.other(name)]):
+        for psi in [None] if name in ("none", "sqrt", "log") else [None, self.other(name)]:
             warp = FittedWarp.fit((y - offset) / scale, name, psi, offset=offset, scale=scale)
             z = np.linspace(-6, 6, 61)[:, None]
             found = applied(lambda x, warp=warp: unwarped(warp, x), z)

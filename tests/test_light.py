@@ -88,14 +88,28 @@ def test_without_faiss_the_search_is_exact(monkeypatch):
 
 
 def test_without_numba_trees_say_the_same(monkeypatch):
-    from widegp import trees
+    from widegp import forests, trees
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 3))
     made = trees.TreesInput.fit(X, X[:, 0] * X[:, 1], 0)
     compiled = made.transform(X)
-    monkeypatch.setattr(trees, "COMPILED", False)
+    monkeypatch.setattr(forests, "COMPILED", False)
     np.testing.assert_allclose(made.transform(X), compiled, rtol=1e-12)
+
+
+def test_without_numba_inputs_by_rank_are_the_same(monkeypatch):
+    from widegp.data import piecewise
+    from widegp.data.input_maps import QuantileScaler
+
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.lognormal(size=300), rng.integers(0, 3, 300), np.full(300, 2.0)])
+    new = np.concatenate([X, 2 * X, -X])
+    scaler = QuantileScaler.fit(X)
+    there, back = scaler.transform(new), scaler.inverse(scaler.transform(new))
+    monkeypatch.setattr(piecewise, "COMPILED", False)
+    np.testing.assert_array_equal(scaler.transform(new), there)
+    np.testing.assert_array_equal(scaler.inverse(there), back)
 
 
 def test_words_are_of_extras_that_there_are():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.neighbors import NearestNeighbors
 
+from widegp.jit import COMPILED
 from widegp.neighbors import (
     NeighborIndex,
     conditioning_order,
@@ -22,7 +23,6 @@ from widegp.neighbors import (
     ordering,
     search,
 )
-from widegp.neighbors.jit import COMPILED
 from widegp.neighbors.scan import scan
 
 relaxed = settings(deadline=None, max_examples=40)

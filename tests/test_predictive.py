@@ -19,8 +19,8 @@ from sklearn.exceptions import NotFittedError
 from widegp import Predictive, WideGPRegressor, registry
 from widegp.conformal import ConformalCalibration
 from widegp.data.preprocessing import TargetScaler
+from widegp.fitted_warp import FittedWarp
 from widegp.predictive import Mixture, WarpedGaussian, generator
-from widegp.warps import FittedWarp
 
 SCALER = TargetScaler(5.0, 2.0)
 WARPS = ("none", "yeo-johnson", "box-cox", "sqrt", "log", "sinh-arcsinh")
@@ -134,7 +134,6 @@ class TestGaussian:
         z = stats.norm(p.mean_z, p.latent_sd_z).interval(0.9)
         for end, expected in zip(p.latent.interval(0.9), z, strict=True):
             np.testing.assert_allclose(end, SCALER.inverse_mean(p.warp.inverse(expected)), rtol=1e-9)
-
 
     @pytest.mark.parametrize(("mean", "sd"), [([0.0, np.nan], 1.0), ([0.0, 0.0], [1.0, -1.0])])
     def test_what_is_no_distribution(self, mean, sd):

@@ -14,9 +14,9 @@ from scipy.stats import kstest, norm
 
 from widegp import WideGPRegressor, load
 from widegp.data.preprocessing import TargetScaler
+from widegp.fitted_warp import FittedWarp
 from widegp.predictive import Tailed, WarpedGaussian
 from widegp.tails import NORMAL, Tails, judged_tails, tails_together
-from widegp.warps import FittedWarp
 
 LAW = Tails(np.array([0.7, 0.25, 0.05]), np.array([0.4, 1.5, 6.0]))
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
 from widegp import metrics
-from widegp.warps import NAMES, FittedWarp, Warp, candidates, make_warp, profile_start, standardised
+from widegp.fitted_warp import FittedWarp
+from widegp.warps import NAMES, Warp, candidates, make_warp, profile_start, standardised
 
 RNG = np.random.default_rng(0)
 RAW = RNG.gamma(2.0, 3.0, size=60) + 0.05  # positive and skewed

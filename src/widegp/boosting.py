@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from widegp.neighbors.jit import COMPILED, njit
+from widegp.jit import COMPILED, njit
 
 MOST_BINS = 255
 # Least sum of second derivatives in a leaf.
@@ -70,7 +70,7 @@ def _grown(rows: Rows, until: Rows | int, loss: str, seed: int, size: Size) -> M
     none = Rows(*(part[:0] for part in rows))
     held, most = (none, until) if isinstance(until, int) else (until, MOST_TREES)
     feature, code, left, right, value, roots, losses, base = _boost(
-        _codes(rows.X, edges), rows.y, rows.weight, _codes(held.X, edges), held.y, held.weight,
+        bin_codes(rows.X, edges), rows.y, rows.weight, bin_codes(held.X, edges), held.y, held.weight,
         LOSSES.index(loss), seed % 2**31, most, max(1, round(size.inputs * rows.X.shape[1])),
         max(len(one) for one in edges) + 1, size.leaves, size.least_rows, size.rate,
     )  # fmt: skip
@@ -126,11 +126,11 @@ def bin_edges(X: np.ndarray) -> list[np.ndarray]:
     return out
 
 
-def _codes(X: np.ndarray, edges: list[np.ndarray]) -> np.ndarray:
-    """The bin of each entry of X (n, I), input by input, (I, n)."""
-    out = np.empty(X.shape[::-1], np.uint8)
-    for column, ends, own in zip(X.T, edges, out, strict=True):
-        own[:] = np.searchsorted(ends, column)
+def bin_codes(X: np.ndarray, edges: list[np.ndarray], dtype: Any = np.uint8) -> np.ndarray:
+    """How many of the ``edges`` of its input lie below each entry of X (n, I), input by input: (I, n)."""
+    out = np.empty((len(edges), len(X)), dtype)
+    for j, (ends, own) in enumerate(zip(edges, out, strict=True)):
+        own[:] = np.searchsorted(ends, X[:, j])
     return out
 
 

@@ -16,8 +16,8 @@ from widegp.data.arrays import appended, take
 from widegp.engines.blocks import BlockedRows, Cut
 from widegp.kernels.base import Kernel
 from widegp.neighbors import Cells, NeighborIndex
-from widegp.neighbors.threads import in_threads
 from widegp.registry import saveable
+from widegp.threads import in_threads
 
 # Rows that a cell conditions on, for each of the ``count`` that a row of its own set has, and for each row of
 # the cell. Chosen on held-out training rows of four tables: so much larger a set makes up for sharing it.

@@ -15,6 +15,7 @@ from widegp.conformal import ConformalCalibration, infinite_words, rows_needed
 from widegp.data.input_maps import ChainedMaps, InputMap, LinearMap
 from widegp.data.preprocessing import TargetScaler
 from widegp.engines.base import Engine
+from widegp.fitted_warp import FittedWarp
 from widegp.inference.result import FitResult
 from widegp.inference.theta import ParameterPosterior
 from widegp.kernels.base import Kernel
@@ -25,7 +26,6 @@ from widegp.predictive import Mixture, Predictive, Tailed, WarpedGaussian, gener
 from widegp.registry import saveable
 from widegp.response_predictive import ResponsePredictive
 from widegp.tails import Tails
-from widegp.warps import FittedWarp
 
 # The level that `predict_interval` and reports take where none is asked for.
 USUAL_LEVEL = 0.95

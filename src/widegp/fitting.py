@@ -29,6 +29,7 @@ from widegp.data.input_maps import ChainedMaps, of_training_rows
 from widegp.data.preprocessing import TargetScaler
 from widegp.engines.base import backend_for, make_engine
 from widegp.fitted import FittedGP, Member
+from widegp.fitted_warp import FittedWarp
 from widegp.inference.choose import calibrate, choose_dials
 from widegp.inference.curvature import described
 from widegp.inference.evidence import evidence_shares
@@ -46,7 +47,7 @@ from widegp.latent_fit import fit_response
 from widegp.progress import Listener, print_line
 from widegp.tails import NORMAL
 from widegp.training_table import TrainingTable, training_table
-from widegp.warps import FittedWarp, make_warp
+from widegp.warps import make_warp
 
 # Left-out rows whose mean score later rows are compared with.
 COMPARED_ROWS = 1000

@@ -23,6 +23,7 @@ from widegp.data.preprocessing import InputScaler, TargetScaler
 from widegp.data.value_means import Valued
 from widegp.engines.base import backend_for, make_engine
 from widegp.fitted import FittedGP, Member
+from widegp.fitted_warp import FittedWarp
 from widegp.inference.classes import ClassProblem
 from widegp.inference.curvature import described
 from widegp.inference.fit import OptimizerSettings, Run
@@ -37,7 +38,6 @@ from widegp.laplace_classes import ClassResponse
 from widegp.likelihoods import Bernoulli, log_exposure, make_likelihood
 from widegp.likelihoods.counts import Counts
 from widegp.training_table import repeats, training_table
-from widegp.warps import FittedWarp
 
 EXACT_ROWS = 500  # up to here "auto" takes all rows at once; a mode is a dozen factorisations
 # Anchors, at most, while parameters are estimated: predictions gain by more of them, the estimates hardly.

@@ -24,6 +24,7 @@ import scipy.optimize
 from widegp.compute.backend import choose_backend
 from widegp.kernels.closed import Tanh
 from widegp.registry import saveable
+from widegp.threads import in_threads
 
 # E log chi^2_1 and Var log chi^2_1.
 LOG_CHI_MEAN, LOG_CHI_VARIANCE = -1.2703628454614782, math.pi**2 / 2
@@ -35,8 +36,10 @@ LEAST_GAIN = 1.0
 ROUNDS = 8
 # log variances may differ by so much from the common one; a residual is worth at most so many variances.
 LIMIT, LARGEST = 5.0, 20.0
-# Rows whose noise is found at a time.
-PART_ROWS = 2048
+# Rows whose noise a thread finds at a time.
+PART_ROWS = 512
+# The same of a program that JAX compiles.
+DEVICE_ROWS = 2048
 
 
 @saveable
@@ -58,10 +61,18 @@ class NoiseModel:
 
     def spread(self, X: np.ndarray) -> np.ndarray:
         """Noise variances of the rows X (q, I), in units of sigma_eps2: (q,)."""
-        h, X = np.empty(len(X)), X if self.before is None else X @ self.before
-        for start in range(0, len(X), PART_ROWS):
-            part = slice(start, start + PART_ROWS)
-            h[part] = _matrix(self.kernel, X[part], self.points) @ self.weights
+        X, kernel = X if self.before is None else X @ self.before, self.kernel
+        backend = choose_backend(kernel)
+        size = DEVICE_ROWS if backend.pads else PART_ROWS
+        parts = [slice(start, start + size) for start in range(0, len(X), size)]
+
+        def of(part: slice) -> np.ndarray:
+            return np.asarray(backend.cross(kernel, X[part], self.points) @ self.weights)
+
+        with backend.scope():
+            # JAX's precision belongs to a thread, and its programs have threads of their own.
+            made = [of(part) for part in parts] if backend.pads else in_threads(of, parts)
+        h = np.concatenate([np.empty(0), *made])
         return np.exp(self.strength * np.clip(h, -LIMIT, LIMIT))
 
     @property

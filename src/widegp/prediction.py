@@ -15,8 +15,8 @@ from widegp.engines.base import Engine
 from widegp.engines.blocks import BlockedRows
 from widegp.engines.local import LocalEngine
 from widegp.kernels.base import Kernel
-from widegp.neighbors.threads import in_threads
 from widegp.stacks import PREDICT_BYTES, Stacks, in_parts
+from widegp.threads import in_threads
 
 # Bytes kept for means alone: some kilobytes for each cell.
 WEIGHT_BYTES = 64 * 2**20

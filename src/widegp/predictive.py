@@ -20,9 +20,9 @@ from scipy.special import logsumexp, ndtr, ndtri
 
 from widegp.conformal import ConformalCalibration
 from widegp.data.preprocessing import TargetScaler
+from widegp.fitted_warp import FittedWarp
 from widegp.metrics import standard_score
 from widegp.tails import Tails
-from widegp.warps import FittedWarp
 
 # Halvings of an interval after which two doubles of one magnitude have no number between them.
 HALVINGS = 64

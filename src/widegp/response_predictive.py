@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 
 from widegp.conformal import ConformalCalibration
 from widegp.data.preprocessing import TargetScaler
+from widegp.fitted_warp import FittedWarp
 from widegp.likelihoods import Bernoulli, Likelihood
 from widegp.likelihoods import Predictive as OfLikelihood
 from widegp.likelihoods.counts import Counts
 from widegp.predictive import Predictive, WarpedGaussian, generator
-from widegp.warps import FittedWarp
 
 # Counts at which the cdf is computed for a CRPS; between them it is interpolated.
 CRPS_POINTS = 257

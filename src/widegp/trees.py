@@ -13,8 +13,8 @@ them grow on every row of their folds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -22,15 +22,13 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from widegp.boosting import Model, Rows, Size, grow
-from widegp.neighbors.jit import COMPILED, njit
-from widegp.neighbors.threads import in_threads
+from widegp.forests import Forest
 from widegp.registry import saveable
+from widegp.threads import in_threads
 
 FOLDS = 5
 # Rows that trees are grown on, at most: more of them better a single number little, and take long.
 MOST_ROWS = 100_000
-# Rows that one thread takes at a time.
-PART_ROWS = 512
 # Of the trees that make g_1 and g_2: which of them are better depends on the table, both are better than one.
 SIZES = (Size(0.05, 31, 10, 0.5), Size(0.05, 127, 5, 0.3))
 
@@ -93,7 +91,9 @@ class TreesInput:
         made = cls._of([*first, *in_threads(grown, jobs, _alone)], keys[order], fold[order])
         g = made.training(X)[:, X.shape[1] :]
         sd = g.std(axis=0)
-        return replace(made, shift=g.mean(axis=0), scale=np.where(sd > 0, sd, 1.0))
+        scaled = replace(made, shift=g.mean(axis=0), scale=np.where(sd > 0, sd, 1.0))
+        vars(scaled)["forest"] = made.forest
+        return scaled
 
     @classmethod
     def _of(cls, models: list[Model], seen: np.ndarray, fold: np.ndarray) -> Self:
@@ -152,18 +152,14 @@ class TreesInput:
     def by_model(self, X: np.ndarray, only: int | None = None) -> np.ndarray:
         """g_jk of the rows X (n, I), (n, K J); ``only`` those of one fold, (n, J)."""
         count = self.columns
-        models = slice(None) if only is None else slice(only * count, (only + 1) * count)
-        starts = self.starts[models.start : None if models.stop is None else models.stop + 1]
-        out, descend = np.empty((len(X), len(starts) - 1)), _descend if COMPILED else _descend_plainly
+        models = slice(0, len(self.bases)) if only is None else slice(only * count, (only + 1) * count)
+        return self.forest.sums(X, self.starts[models.start : models.stop + 1]) + self.bases[models]
 
-        def work(part: slice) -> None:
-            descend(
-                X[part], self.feature, self.threshold, self.left, self.right, self.value, self.roots,
-                starts, out[part],
-            )  # fmt: skip
-
-        in_threads(work, _parts(len(X)))
-        return out + self.bases[models]
+    @cached_property
+    def forest(self) -> Forest:
+        """The trees, laid out to be asked; not part of a file."""
+        trees = (self.feature, self.threshold, self.left, self.right, self.value, self.roots)
+        return Forest.of(*trees, int(self.feature.max(initial=0)) + 1)
 
 
 def row_keys(X: np.ndarray) -> np.ndarray:
@@ -179,33 +175,3 @@ def row_keys(X: np.ndarray) -> np.ndarray:
 def _alone() -> None:
     """OpenMP's threads are set to one where this is called: models are grown side by side instead."""
     threadpool_limits(1, user_api="openmp")
-
-
-def _parts(n_rows: int) -> Iterator[slice]:
-    return (slice(start, start + PART_ROWS) for start in range(0, n_rows, PART_ROWS))
-
-
-@njit(cache=True, nogil=True)
-def _descend(X, feature, threshold, left, right, value, roots, starts, out):  # type: ignore[no-untyped-def]
-    """out (n, K): for each row of X (n, I) and each model the sum of the leaves that it falls into.
-
-    All rows descend one tree before the next: its nodes are then at hand.
-    """
-    out[:] = 0.0
-    for k in range(starts.size - 1):
-        for tree in range(starts[k], starts[k + 1]):
-            root = roots[tree]
-            for i in range(X.shape[0]):
-                node = root
-                while feature[node] >= 0:
-                    node = left[node] if X[i, feature[node]] <= threshold[node] else right[node]
-                out[i, k] += value[node]
-
-
-def _descend_plainly(X, feature, threshold, left, right, value, roots, starts, out):  # type: ignore[no-untyped-def]
-    """`_descend` by NumPy, all trees at once, for machines without Numba."""
-    node, rows = np.tile(roots[starts[0] : starts[-1]], (len(X), 1)), np.arange(len(X))[:, None]
-    while (feature[node] >= 0).any():
-        lower = X[rows, np.maximum(feature[node], 0)] <= threshold[node]
-        node = np.where(feature[node] < 0, node, np.where(lower, left[node], right[node]))
-    out[:] = np.add.reduceat(value[node], starts[:-1] - starts[0], axis=1)

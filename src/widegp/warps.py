@@ -15,27 +15,18 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Self
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
-from scipy.special import hyp1f1, ndtr, ndtri
-
-from widegp.metrics import crps_of_map, standard_score
-from widegp.registry import saveable
+from scipy.special import hyp1f1
 
 NAMES = ("none", "yeo-johnson", "box-cox", "sqrt", "log", "sinh-arcsinh")
 MAX_LOG = 345.0  # e^345 squared is still finite, so second moments of an inverse never overflow
 TINY = 1e-200  # |lambda| below this is 0: dividing by a subnormal number would lose all digits
 PROFILE_ROWS = 20_000  # more rows do not better a starting value
-# Where g is bounded, its inverse reaches infinity at a finite z and the mean of y does not exist;
-# predictions there stop this many spans (max - min of the training target) beyond the training target.
-REACH = 10.0
-# In units of the sd of z over the training rows: a prediction wider than the first says less than they do,
-# and one wider than the second nothing of targets beyond theirs.
-UNSURE, LOST = 1.0, 2.0
 
 
 class Terms(NamedTuple):
@@ -254,121 +245,6 @@ def profile_start(y: ArrayLike, name: str, offset: float = 0.0, scale: float = 1
     return np.asarray(minimize(loss, best, jac=True, method="L-BFGS-B", bounds=warp.bounds).x)
 
 
-@saveable
-@dataclass(frozen=True, eq=False)
-class FittedWarp:
-    """z = (g(y; psi) - mu) / s at fixed parameters, and what a Gaussian N(mean_z, sd_z^2) of z says of y.
-
-    Fields
-    ------
-    name, psi, offset, scale : the family and its parameters, as in ``make_warp``.
-    mu, s : mean and sd of g over the training rows.
-    lower, upper : ends of ``inverse``, finite only where it has a pole (see ``REACH``).
-    least, most : ends of the training targets; infinite in older files.
-
-    y, mean_z, sd_z are (n,) or broadcast together. For box-cox and sqrt the z below the image of
-    x = 0 belong to x = 0: y has a point mass there, and the density of y > 0 integrates to the rest.
-    """
-
-    name: str
-    psi: np.ndarray = field(default_factory=lambda: np.empty(0))
-    mu: float = 0.0
-    s: float = 1.0
-    offset: float = 0.0
-    scale: float = 1.0
-    lower: float = -math.inf
-    upper: float = math.inf
-    least: float = -math.inf
-    most: float = math.inf
-
-    @classmethod
-    def fit(
-        cls, y: ArrayLike, name: str, psi: ArrayLike | None = None, offset: float = 0.0, scale: float = 1.0
-    ) -> Self:
-        """mu, s and the ends of the inverse from training targets y (n,); psi defaults to the profile's."""
-        y, warp = np.asarray(y, float), make_warp(name, offset, scale)
-        psi = profile_start(y, name, offset, scale) if psi is None else np.array(psi, float).reshape(-1)
-        _, mu, s = standardised(warp, y, psi)
-        reach = REACH * (float(np.ptp(y)) or 1.0)
-        # Sides without a pole stay unbounded: there the quantiles are finite by themselves.
-        low, high = np.where(warp.poles(psi), (y.min() - reach, y.max() + reach), (-np.inf, np.inf))
-        ends = map(float, (low, high, y.min(), y.max()))
-        return cls(name, psi, mu, s, float(offset), float(scale), *ends)
-
-    @property
-    def warp(self) -> Warp:
-        """The family, without parameters."""
-        return make_warp(self.name, self.offset, self.scale)
-
-    def forward(self, y: ArrayLike) -> np.ndarray:
-        """z = (g(y) - mu) / s; below the support, the z of its end."""
-        return (self.warp.forward(np.asarray(y, float), self.psi) - self.mu) / self.s
-
-    def inverse(self, z: ArrayLike) -> np.ndarray:
-        """y = g^-1(mu + s z), clipped to the range of g and to [lower, upper]; never NaN."""
-        y = self.warp.inverse(self.mu + self.s * np.asarray(z, float), self.psi)
-        return np.clip(y, self.lower, self.upper)
-
-    def moments(self, mean_z: ArrayLike, sd_z: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """(E y, sd y), y = inverse(mean_z + sd_z t), t ~ N(0, 1), 64 Gauss-Hermite nodes; rough at clips.
-
-        Where sd_z is above ``UNSURE``, far from all training rows, y counts as far as `ends_of_moments` only:
-        the mean of a skewed target would be made of tails that no row has told of.
-        """
-        mean_z, sd_z = _location_scale(mean_z, sd_z)
-        if self.name == "none":
-            return mean_z.copy(), sd_z.copy()
-        nodes, weights = np.polynomial.hermite_e.hermegauss(64)
-        # Around the median, which is within one sd of the mean, the two sums cannot cancel badly.
-        median = self.inverse(mean_z)
-        ends = self.ends_of_moments(median, sd_z)
-        first, second = np.zeros_like(median), np.zeros_like(median)
-        for t, weight in zip(nodes, weights / weights.sum(), strict=True):
-            gap = np.clip(self.inverse(mean_z + sd_z * t), *ends) - median
-            first += weight * gap
-            second += weight * gap * gap
-        return median + first, np.sqrt(np.maximum(second - first * first, 0.0))
-
-    def ends_of_moments(self, median: np.ndarray, sd_z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The range of y that mean and sd are made of, (n,) each: that of the training targets and the
-        ``median`` (n,), with room that shrinks from ``REACH`` spans at sd_z = ``UNSURE`` to none at ``LOST``.
-        """
-        span = self.most - self.least
-        shrunk = REACH * span * np.maximum(LOST - sd_z, 0.0) / (LOST - UNSURE) if span < np.inf else np.inf
-        room = np.where(sd_z > UNSURE, shrunk, np.inf)
-        return np.minimum(median, self.least) - room, np.maximum(median, self.most) + room
-
-    def quantile(self, mean_z: ArrayLike, sd_z: ArrayLike, level: ArrayLike) -> np.ndarray:
-        """inverse(mean_z + Phi^-1(level) sd_z), exact since g increases; (n,), or (n, q) for q levels."""
-        mean_z, sd_z = _location_scale(mean_z, sd_z)
-        level = np.asarray(level, float)
-        if not np.all((level > 0) & (level < 1)):
-            raise ValueError("Quantile levels must lie strictly between 0 and 1; pass for example 0.025.")
-        if level.ndim:
-            mean_z, sd_z = mean_z[..., None], sd_z[..., None]
-        return self.inverse(mean_z + sd_z * ndtri(level))
-
-    def cdf(self, y: ArrayLike, mean_z: ArrayLike, sd_z: ArrayLike) -> np.ndarray:
-        """P(Y <= y) = Phi((forward(y) - mean_z) / sd_z) on the support: the PIT value of y."""
-        mean_z, sd_z = _location_scale(mean_z, sd_z)
-        return ndtr(standard_score(self.forward(y) - mean_z, sd_z))
-
-    def log_density(self, y: ArrayLike, mean_z: ArrayLike, sd_z: ArrayLike) -> np.ndarray:
-        """log N(forward(y); mean_z, sd_z^2) + log dz/dy, the log density of y; -inf outside the support."""
-        mean_z, sd_z = _location_scale(mean_z, sd_z)
-        if np.any(sd_z == 0):
-            raise ValueError("sd_z is 0, which has no density; add the noise variance to the prediction.")
-        g = self.warp.terms(np.asarray(y, float), self.psi)
-        t = ((g.value - self.mu) / self.s - mean_z) / sd_z
-        return g.log_jacobian - math.log(self.s) - 0.5 * t * t - np.log(sd_z) - 0.5 * math.log(2 * math.pi)
-
-    def crps(self, y: ArrayLike, mean_z: ArrayLike, sd_z: ArrayLike) -> np.ndarray:
-        """2 int_0^1 (y - q(p)) (p - 1{y < q(p)}) dp with q = ``quantile``, one score per row, (n,)."""
-        mean_z, sd_z = _location_scale(mean_z, sd_z)
-        cut = standard_score(self.forward(y) - mean_z, sd_z)
-        return crps_of_map(np.asarray(y, float), lambda t: self.inverse(mean_z + sd_z * t), cut)
-
-
 def _power(level: np.ndarray, exponent: ArrayLike) -> np.ndarray:
     """P(L, lambda) = (e^(lambda L) - 1) / lambda, and L at lambda = 0."""
     zero = np.abs(exponent) < TINY
@@ -388,11 +264,3 @@ def _inverse_power(w: np.ndarray, exponent: ArrayLike) -> np.ndarray:
 def _power_slope(level: np.ndarray, exponent: ArrayLike) -> np.ndarray:
     """dP/dlambda = L^2 int_0^1 t e^(lambda L t) dt = L^2 M(2, 3, lambda L) / 2, smooth through lambda = 0."""
     return level**2 * hyp1f1(2, 3, exponent * level) / 2
-
-
-def _location_scale(mean: ArrayLike, sd: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """mean and sd as float arrays of one shape, sd >= 0, free of NaN."""
-    mean, sd = np.broadcast_arrays(np.asarray(mean, float), np.asarray(sd, float))
-    if not (np.all(np.isfinite(mean)) and np.all(np.isfinite(sd)) and np.all(sd >= 0)):
-        raise ValueError("mean_z must be finite and sd_z finite and >= 0; check the prediction of z.")
-    return mean, sd

@@ -115,7 +115,7 @@ class FamilyPosterior:
         kernel, phi = numbers.kernel, numbers.features(backend, X)
         mean, d = phi @ numbers.beta, backend.diagonal(kernel, X) - (phi * phi).sum(1)
         if given is not None:
-            h = given.V @ backend.cross(kernel, near, X) - given.F @ phi.T
+            h = given.V @ backend.cross(kernel, X, near).T - given.F @ phi.T
             mean, d = mean + h.T @ given.e, d - (h * h).sum(0)
             phi = phi - h.T @ given.F
         half = backend.solve_lower(numbers.L_B, phi.T)

@@ -11,9 +11,9 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp, softmax
 
 from widegp.choices.search import CERTAIN, LARGEST_LOSS, Verdict
+from widegp.fitted_warp import FittedWarp
 from widegp.noise_model import LeftOut
 from widegp.tails import MOST_PARTS, NORMAL, Tails, judged_tails, tails_together
-from widegp.warps import FittedWarp
 
 if TYPE_CHECKING:
     from widegp.choices.whole import Stage

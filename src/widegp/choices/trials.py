@@ -15,6 +15,7 @@ from widegp.choices.gradients import mean_gradients
 from widegp.choices.left_out import left_out_exactly
 from widegp.choices.metric import gradient_moment, weights_as_map
 from widegp.compute.backend import Backend
+from widegp.fitted_warp import FittedWarp
 from widegp.inference.fit import Run, fit_map
 from widegp.inference.objective import MapObjective, Problem
 from widegp.inference.optimizers import curvature_at
@@ -22,7 +23,7 @@ from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.starts import apart, optima
 from widegp.noise_model import LeftOut, NoiseModel, fit_noise
 from widegp.prediction import make_predictor
-from widegp.warps import FittedWarp, make_warp
+from widegp.warps import make_warp
 
 # Iterations, enough to tell models apart: from the optimum of a like model whose curvature is known, where it
 # is not known, with one sigma_u2 per input, and with these from their optimum on other rows.

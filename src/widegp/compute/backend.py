@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from widegp.jit import COMPILED
 from widegp.kernels.base import Kernel
-from widegp.neighbors.jit import COMPILED
 
 Array = Any
 

@@ -14,8 +14,8 @@ import math
 
 import numpy as np
 
+from widegp.jit import get_num_threads, njit
 from widegp.kernels.arc import ARCSIN_SERIES, ArcForm
-from widegp.neighbors.jit import get_num_threads, njit
 
 # Arithmetic may be contracted and summed in any order; none of these functions sees a NaN.
 FAST = {"contract", "nsz", "nnan", "ninf", "arcp", "reassoc"}

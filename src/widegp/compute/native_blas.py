@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from widegp.neighbors.jit import COMPILED, njit
+from widegp.jit import COMPILED, njit
 
 UPPER, PLAIN, TRANSPOSED = (np.frombuffer(letter, np.uint8).copy() for letter in (b"U", b"N", b"T"))
 ZERO, ONE, STEP = np.zeros(1), np.ones(1), np.ones(1, np.int32)

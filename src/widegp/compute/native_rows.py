@@ -31,7 +31,7 @@ from widegp.compute.native_blas import (
     solve_lower,
     solve_lower_transposed,
 )
-from widegp.neighbors.jit import njit
+from widegp.jit import njit
 
 # Sums may be taken in any order. Unlike in native_arc, NaN must survive: a failed pivot shows by it.
 ORDER_FREE = {"contract", "reassoc"}

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
-from widegp.neighbors.jit import get_num_threads
+from widegp.jit import get_num_threads
+from widegp.threads import shared_out
 
 MANY = 256  # rows from which a share for every thread is worth it
 
@@ -20,11 +21,12 @@ def runs(rows: slice, size: int) -> Iterator[slice]:
 
 
 def in_parallel(work: Callable[[slice], Any], n_rows: int, least: int = MANY) -> list[Any]:
-    """[work(part) for contiguous parts of the rows], a thread for each; one part below ``least`` rows.
+    """[work(part) for contiguous parts of the rows], a thread for each; one part below ``least`` rows
+    and in a thread that shares the cores with others already.
 
-    Unlike `neighbors.threads.in_threads`, the threads stay: these calls are many and short.
+    Unlike `threads.in_threads`, the threads stay: these calls are many and short.
     """
-    count = int(get_num_threads()) if n_rows >= least else 1
+    count = int(get_num_threads()) if n_rows >= least and not shared_out() else 1
     parts = [slice(n_rows * t // count, n_rows * (t + 1) // count) for t in range(count)]
     if count == 1:
         return [work(parts[0])]

@@ -8,8 +8,9 @@ follows them (kernel, anchors, neighbours, files) need not know which of them ma
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -70,24 +71,37 @@ class QuantileScaler:
 
     def transform(self, X: ArrayLike) -> np.ndarray:
         """z(x), X (n, I) -> (n, I)."""
-        return self._through(X, self.knots, self.scores)
+        return self._through(X, self.knots, self.scores, self._forward)
 
     def inverse(self, X: ArrayLike) -> np.ndarray:
         """The x with z(x) = x~; X~ (n, I) -> (n, I)."""
-        return self._through(X, self.scores, self.knots)
+        return self._through(X, self.scores, self.knots, self._slopes(self.scores, self.knots))
 
-    def _through(self, X: ArrayLike, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    @property
+    def _own(self) -> list[slice]:
+        """Where the knots of each column are."""
+        return [slice(*ends) for ends in itertools.pairwise(self.starts)]
+
+    @cached_property
+    def _forward(self) -> np.ndarray:
+        return self._slopes(self.knots, self.scores)
+
+    def _slopes(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Slopes below and above the points of each column, (I, 2)."""
+        found = [tail_slopes(left[own], right[own], self.scores[own]) for own in self._own]
+        return np.array(found).reshape(-1, 2)
+
+    def _through(self, X: ArrayLike, left: np.ndarray, right: np.ndarray, slopes: np.ndarray) -> np.ndarray:
         X = _matrix(X)
         if X.shape[1] != len(self.starts) - 1:
             raise ValueError(
                 f"X has {X.shape[1]} columns but the scaler was fitted on {len(self.starts) - 1};"
                 " pass the same columns in the same order."
             )
-        out = np.empty(X.shape)
-        for j, x in enumerate(_columns(X)):
-            own = slice(self.starts[j], self.starts[j + 1])
-            out[:, j] = _piecewise(x, left[own], right[own], self.scores[own])
-        return out
+        # Imported where it is needed: it brings the compiler along.
+        from widegp.data.piecewise import lines
+
+        return lines(X, left, right, self.starts, slopes)
 
 
 @saveable
@@ -158,15 +172,3 @@ def tail_slopes(left: np.ndarray, right: np.ndarray, scores: np.ndarray) -> tupl
     high = min(len(left) - 2, int(np.searchsorted(scores, scores[-1] - tail)))
     below = (right[low] - right[0]) / (left[low] - left[0])
     return below, (right[-1] - right[high]) / (left[-1] - left[high])
-
-
-def _piecewise(x: np.ndarray, left: np.ndarray, right: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """The line through the points (left, right), continued by the mean slope of its outer parts."""
-    if len(left) == 1:
-        return x - left[0] + right[0]
-    below, above = tail_slopes(left, right, scores)
-    # Rounding may carry a value past the knot that it lies before: neighbours would change their order.
-    part = np.searchsorted(left, x, side="right").clip(1, len(left) - 1)
-    out = np.interp(x, left, right).clip(right[part - 1], right[part])
-    out += below * np.minimum(x - left[0], 0.0) + above * np.maximum(x - left[-1], 0.0)
-    return out

@@ -25,9 +25,9 @@ from widegp.export.warps import unwarped
 from widegp.extras import needed
 from widegp.files import write_whole
 from widegp.fitted import FittedGP
+from widegp.fitted_warp import LOST, REACH, UNSURE, FittedWarp
 from widegp.noise_model import LIMIT
 from widegp.tails import NORMAL
-from widegp.warps import LOST, REACH, UNSURE, FittedWarp
 
 __all__ = ["ExportError", "export_model"]
 

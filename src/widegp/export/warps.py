@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from widegp.export.graph import Node, absolute, arcsinh, exp, log1p, maximum, minimum, sign, sinh, where
-from widegp.warps import MAX_LOG, TINY, BoxCox, FittedWarp, SinhArcsinh, YeoJohnson
+from widegp.fitted_warp import FittedWarp
+from widegp.warps import MAX_LOG, TINY, BoxCox, SinhArcsinh, YeoJohnson
 
 
 def unwarped(warp: FittedWarp, z: Node) -> Node:

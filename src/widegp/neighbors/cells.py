@@ -12,7 +12,7 @@ from widegp.data.arrays import is_mapped
 from widegp.neighbors.blocks import bisect, principal_coordinates
 from widegp.neighbors.scan import as_points
 from widegp.neighbors.search import NeighborIndex
-from widegp.neighbors.threads import in_threads
+from widegp.threads import in_threads
 
 # Steps of Lloyd's algorithm from halved rows on, and the rows that one run of it takes.
 STEPS = 5
@@ -102,15 +102,21 @@ class Cells:
         middle, apart, squares = self._centred
         moved = (points - middle).astype(np.float32)
         count = min(PROPOSED, len(self.centres))
-        cells = np.argpartition(squares - moved @ apart.T, count - 1, axis=1)[:, :count]
+        cells = _smallest(squares - moved @ apart.T, count)
         nearest = np.empty(cells.shape, np.int64)
-        order = np.argsort(cells, axis=None, kind="stable")
+        # Small integers are put in order by their digits, in a fifth of the time.
+        order = np.argsort(
+            cells.astype(np.uint16 if len(self.centres) <= 2**16 else np.int64), None, "stable"
+        )
         used, starts = np.unique(cells.ravel()[order], return_index=True)
         for cell, places in zip(used, np.split(order, starts)[1:], strict=True):
             members, halves = _halved(self.points[self.members[cell]] - middle)
             scores = halves - moved[places // count] @ members.T
             nearest.ravel()[places] = self.members[cell][scores.argmin(axis=1)]
-        exact = np.square(points[:, None, :] - self.points[nearest]).sum(axis=2)
+        exact = np.empty(cells.shape)
+        for own, rows in zip(exact.T, nearest.T, strict=True):
+            apart = points - self.points[rows]
+            own[:] = np.einsum("qe,qe->q", apart, apart)
         return np.where(exact == exact.min(axis=1, keepdims=True), cells, len(self.centres)).min(axis=1)
 
     @property
@@ -157,6 +163,18 @@ class Cells:
         order = np.argsort(apart, kind="stable")
         enough = int(np.searchsorted(np.cumsum(self._sizes[order]), CANDIDATES * self.count)) + 1
         return np.concatenate([self.members[k] for k in order[:enough]])
+
+
+def _smallest(values: np.ndarray, count: int) -> np.ndarray:
+    """The columns of the ``count`` smallest values of each row, smallest first: (q, c) -> (q, count).
+
+    For few columns, one after the other takes a fifth of the time of a partition. ``values`` is lost.
+    """
+    out, rows = np.empty((len(values), count), np.int64), np.arange(len(values))
+    for k in range(count):
+        out[:, k] = values.argmin(axis=1)
+        values[rows, out[:, k]] = np.inf
+    return out
 
 
 def _halved(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

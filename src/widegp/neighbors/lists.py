@@ -10,7 +10,7 @@ import numpy as np
 
 from widegp.data.arrays import chunks, is_mapped
 from widegp.neighbors.scan import scan
-from widegp.neighbors.threads import in_threads
+from widegp.threads import in_threads
 
 _OVERSAMPLING = (2, 4, 8, 16)
 _PROBE_ROWS = 256

@@ -6,9 +6,9 @@ from functools import partial
 
 import numpy as np
 
-from widegp.neighbors.jit import get_num_threads, njit
+from widegp.jit import get_num_threads, njit
 from widegp.neighbors.scan import as_points, tile_distances
-from widegp.neighbors.threads import in_threads
+from widegp.threads import in_threads
 
 MAXMIN_ROWS = 50_000
 """Largest table for the exact maxmin order, whose work grows as n^2."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from widegp.neighbors.jit import COMPILED, get_num_threads, njit
-from widegp.neighbors.threads import in_threads
+from widegp.jit import COMPILED, get_num_threads, njit
+from widegp.threads import in_threads
 
 QUERY_BLOCK = 64
 """Queries that share one copied tile: enough that the copy costs nothing beside the distances."""

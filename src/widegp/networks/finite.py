@@ -16,11 +16,11 @@ from scipy.special import ndtr
 from widegp.kernels.base import Kernel
 from widegp.kernels.moment import VARIANCES
 from widegp.kernels.stationary import STATIONARY, StationaryKernel
-from widegp.neighbors.threads import in_threads
 from widegp.networks.activations import Activation, Named, check_second_moment, resolve
 from widegp.networks.limits import blocks_of, limit_kernel
 from widegp.networks.priors import Prior, check_prior, unit_draws
 from widegp.progress import Listener, Progress
+from widegp.threads import in_threads
 
 BLOCK_BYTES = 32 * 2**20
 """Hidden units are drawn in blocks whose weights and values fit this."""

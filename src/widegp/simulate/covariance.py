@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from widegp.compute import native_arc
+from widegp.jit import COMPILED, njit
 from widegp.kernels.arc import ArcForm
 from widegp.kernels.base import Kernel
-from widegp.neighbors.jit import COMPILED, njit
 
 RowCovariance = Callable[[np.ndarray], np.ndarray]
 """Rows M (s,) -> their covariance (s, s), lower triangle; C order, and free to be overwritten."""

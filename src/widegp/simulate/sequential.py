@@ -15,9 +15,9 @@ from scipy.linalg import lapack
 from threadpoolctl import threadpool_limits
 
 from widegp.approximations.whitening import JITTERS
-from widegp.neighbors.threads import in_threads
 from widegp.progress import Listener, Progress
 from widegp.simulate.covariance import RowCovariance
+from widegp.threads import in_threads
 
 """Called with the rows done and the rows in all."""
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from widegp.neighbors.jit import get_num_threads
+from widegp.jit import get_num_threads
+
+_here = threading.local()
+
+
+def shared_out() -> bool:
+    """Whether this thread is one of several that `in_threads` has shared work out to: more threads would only
+    take turns with them.
+    """
+    return getattr(_here, "shared_out", False)
 
 
 def in_threads(
@@ -20,7 +30,13 @@ def in_threads(
     """
     parts = list(parts)
     workers = min(get_num_threads(), len(parts))
-    if workers <= 1 and prepare is None:
+    if shared_out() or (workers <= 1 and prepare is None):
         return [function(part) for part in parts]
-    with ThreadPoolExecutor(max(workers, 1), initializer=prepare) as pool:
+
+    def begin() -> None:
+        _here.shared_out = workers > 1
+        if prepare is not None:
+            prepare()
+
+    with ThreadPoolExecutor(max(workers, 1), initializer=begin) as pool:
         return list(pool.map(function, parts))
