@@ -98,6 +98,16 @@ def test_a_curvature_made_far_away_does_not_end_the_descent():
     assert out.reason is Reason.CONVERGED
     best = scipy.optimize.minimize(lambda z: valley(z)[:2], [4.0, 2.0], jac=True)
     assert out.value == pytest.approx(best.fun, abs=2 * task.gain)
+    # Where something that costs less says how the loss curves, the objective itself is not asked for that.
+    asked = []
+
+    def about(z):
+        asked.append(z)
+        return np.diag([1.0, 0.012])
+
+    told = bfgs(replace(task, hessian_elsewhere=about), np.zeros(2), np.diag([1.0, 100.0]))
+    assert told.value == pytest.approx(best.fun, abs=2 * task.gain)
+    assert asked and told.n_evaluations <= out.n_evaluations - 2 * len(asked)
 
 
 def test_an_optimum_is_settled_by_its_gradient_where_values_are_rounded():

@@ -8,6 +8,7 @@ compared and sent to a worker. Standard deviations have divisor n, as in scikit-
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,11 @@ ROUNDING = 16 * np.finfo(float).eps
 CENTRAL = (0.01, 0.99)
 LEVERAGE = 10.0
 LEAST_ROWS = 20
+
+# Columns that lie in one line of the cache.
+TOGETHER = 8
+# Entries of a table from which on threads share its columns.
+MANY_ENTRIES = 2**20
 
 # Beyond this the difference of two finite values may overflow.
 HUGE = 1e300
@@ -73,8 +79,20 @@ class InputScaler:
         if kind == "none":
             return cls(np.zeros(X.shape[1]), np.ones(X.shape[1]), kind)
         rule = partial(_standard_column, weight=weight) if kind == "standard" else _minmax_column
-        fitted = np.array([rule(_finite(x, f"X, column {j}")) for j, x in enumerate(_columns(X))])
-        fitted = fitted.reshape(X.shape[1], 2)
+
+        def of(few: slice) -> list[tuple[float, float]]:
+            columns = enumerate(_columns(X[:, few]), few.start)
+            return [rule(_finite(x, f"X, column {j}")) for j, x in columns]
+
+        parts = [slice(start, start + TOGETHER) for start in range(0, X.shape[1], TOGETHER)]
+        if X.size < MANY_ENTRIES:
+            made = list(map(of, parts))
+        else:
+            # Imported where it is needed: it brings the compiler along.
+            from widegp.threads import in_threads
+
+            made = in_threads(of, parts)
+        fitted = np.array(list(itertools.chain(*made))).reshape(X.shape[1], 2)
         return cls(fitted[:, 0].copy(), fitted[:, 1].copy(), kind)
 
     @classmethod
@@ -170,8 +188,8 @@ class TargetScaler:
 
 def _columns(X: np.ndarray) -> Iterator[np.ndarray]:
     """The columns of X, each contiguous; copied a few at a time, as many as lie in one line of the cache."""
-    for start in range(0, X.shape[1], 8):
-        yield from np.ascontiguousarray(X[:, start : start + 8].T)
+    for start in range(0, X.shape[1], TOGETHER):
+        yield from np.ascontiguousarray(X[:, start : start + TOGETHER].T)
 
 
 def _known(kind: str) -> str:

@@ -37,11 +37,11 @@ def descend(task: Task, z: np.ndarray, curvature: np.ndarray | None) -> Optimum:
     if not few or limit <= VALLEY or first.reason is not Reason.MAX_ITER or first.gradient is None:
         return first
     rest = replace(task, max_iter=limit - first.n_iter)
-    H = curvature_at(task.objective, first.z, first.gradient, task.n_rows)
+    H, evaluations = task.hessian(first.z, first.gradient)
     second = lbfgs(rest, first.z) if H is None else bfgs(rest, first.z, H)
     if second.n_evaluations == 0:
         return replace(first, reason=Reason.BUDGET)
-    return second.after(first, 0 if H is None else z.size)
+    return second.after(first, 0 if H is None else evaluations)
 
 
 def polished(task: Task, found: Optimum) -> Optimum:

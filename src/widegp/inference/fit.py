@@ -19,16 +19,16 @@ from widegp.inference.journal import Journal, Journaled
 from widegp.inference.objective import Answer, MapObjective, Problem
 from widegp.inference.optimizers import (
     GAIN,
-    GAIN_PER_ROW,
     Known,
     Objective,
     Task,
     Timed,
     adam,
     curvature_at,
-    differences,
+    least_gain,
 )
 from widegp.inference.parameters import ParameterSpace, Values
+from widegp.inference.part_hessian import PartHessian, of_more_rows
 from widegp.inference.plan import DIFFERENCES, SURE_ROWS, coarse_sizes, fit_plan
 from widegp.inference.result import Optimum, Reason
 from widegp.inference.starts import apart, isotropic, optima, spread
@@ -83,7 +83,10 @@ class Run:
         """Whether the time is up."""
         return self.deadline is not None and time.perf_counter() > self.deadline
 
-    def task(self, objective: MapObjective, max_iter: int, known: Known | None = None) -> Task:
+    def task(
+        self, objective: MapObjective, max_iter: int, known: Known | None = None,
+        elsewhere: PartHessian | None = None,
+    ) -> Task:  # fmt: skip
         """What an optimiser is given: the objective, of batches if asked for, until the time is up."""
         wrapped = self.journaled(objective)
         if known is not None:
@@ -94,14 +97,14 @@ class Run:
         if self.deadline is not None:
             wrapped = Timed(wrapped, self.deadline)
         following = self.watch.following(objective.space.unpack)
-        bounds, gain = objective.space.bounds(), max(self.settings.gain, GAIN_PER_ROW * objective.n_rows)
-        return Task(wrapped, bounds, objective.n_rows, max_iter, following, gain)
+        bounds, gain = objective.space.bounds(), max(self.settings.gain, least_gain(objective.n_rows))
+        return Task(wrapped, bounds, objective.n_rows, max_iter, following, gain, elsewhere)
 
     def optimise(
         self, objective: MapObjective, values: Values, max_iter: int, curvature: np.ndarray | None,
-        known: Known | None = None,
+        known: Known | None = None, elsewhere: PartHessian | None = None,
     ) -> Optimum:  # fmt: skip
-        task, z = self.task(objective, max_iter, known), objective.space.pack(values)
+        task, z = self.task(objective, max_iter, known, elsewhere), objective.space.pack(values)
         if self.settings.name == "lbfgs":
             found = descend(task, z, curvature)
             return polished(task, found) if self.settings.exact else found
@@ -201,6 +204,7 @@ class _Table:
         are those of ``metric``, or of the one under which the targets are likelier.
         """
         run, builder, problem, space = self.run, self.builder, self.problem, self.space
+        elsewhere = PartHessian.of(run.journaled, builder, problem, space)
         done, rounds, evaluations = 0, 0, 0
         path: list[float] = []
         seconds = {"search": 0.0, "optimise": 0.0}
@@ -217,7 +221,7 @@ class _Table:
             if rounds == 1 and _refreshes(builder, space, values) and run.settings.name == "lbfgs":
                 limit = min(limit, FIRST_ROUND_ITERATIONS)
             tick = time.perf_counter()
-            optimum = run.optimise(objective, values, limit, curvature, known)
+            optimum = run.optimise(objective, values, limit, curvature, known, elsewhere)
             curvature = optimum.curvature
             seconds["optimise"] += time.perf_counter() - tick
             values = space.unpack(optimum.z)
@@ -279,19 +283,15 @@ def _coarse(
 def _curvature(fitted: Fitted, rows: int, whole: int) -> np.ndarray | None:
     """The Hessian per row at the optimum of a part, as it would be for ``rows`` rows: by differences where
     they cost less than DIFFERENCES evaluations of the ``whole`` table, otherwise as BFGS has it.
-
-    The prior counts once, however many rows there are: the more of them, the less of it per row. Left as it
-    is, steps along directions that the prior decides would be too short, and many.
     """
     optimum, objective = fitted.optimum, fitted.objective
-    n_rows, z = objective.n_rows, optimum.z
     H = optimum.curvature
-    if optimum.gradient is not None and (H is None or n_rows * z.size <= DIFFERENCES * whole):
-        H = curvature_at(fitted.run.journaled(objective), z, optimum.gradient, n_rows)
-    if H is None:
-        return None
-    prior = differences(objective.prior_gradient, z, objective.prior_gradient(z))
-    return H - prior * (1 / n_rows - 1 / rows)
+    if optimum.gradient is not None and (
+        H is None or objective.n_rows * optimum.z.size <= DIFFERENCES * whole
+    ):
+        evaluate = fitted.run.journaled(objective)
+        H = curvature_at(evaluate, optimum.z, optimum.gradient, objective.n_rows)
+    return None if H is None else of_more_rows(H, objective, optimum.z, rows)
 
 
 def _has_ard(space: ParameterSpace, values: Values) -> bool:

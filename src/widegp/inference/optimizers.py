@@ -28,8 +28,9 @@ GTOL = 1e-5
 # within a seventh of a posterior standard deviation of the optimum. Where evaluations cost nothing it goes on
 # to the second and is settled: predictions then have ten digits or more that hang on the data alone.
 GAIN, SMALLEST_GAIN = 1e-2, 1e-14
-# Of a large table a step must gain so many nats a row: less changes no prediction.
-GAIN_PER_ROW = 1e-6
+# Of a large table a step must gain so many nats a row, more for each row beyond MANY_ROWS: less changes no
+# prediction, and a flat valley would be followed for an evaluation after the other.
+GAIN_PER_ROW, GAIN_PER_FURTHER_ROW, MANY_ROWS = 1e-6, 1e-5, 100_000
 # Steps by the gradient alone, at most, where not even that is too little.
 SETTLING = 4
 # Parameters few enough for a Hessian by differences.
@@ -41,6 +42,11 @@ FLATTEST = 1e-6
 LONGEST = 1.0
 # b1, b2 and eps of Adam, as its authors have them.
 FIRST_DECAY, SECOND_DECAY, LEAST_ROOT = 0.9, 0.999, 1e-8
+
+
+def least_gain(n_rows: float) -> float:
+    """Nats that a step must promise on a table of so many rows, beside what is asked of every table."""
+    return GAIN_PER_ROW * min(n_rows, MANY_ROWS) + GAIN_PER_FURTHER_ROW * max(n_rows - MANY_ROWS, 0.0)
 
 
 class _OutOfTime(Exception):
@@ -84,6 +90,7 @@ class Task:
     max_iter : iterations, or steps of Adam, at most.
     on_iteration : called with the objective and z after each.
     gain : nats that a step of BFGS must promise.
+    hessian_elsewhere : the Hessian per row at z, of an objective that costs less and curves alike, if any.
     """
 
     objective: Objective
@@ -92,6 +99,13 @@ class Task:
     max_iter: int
     on_iteration: Iterated | None = None
     gain: float = GAIN
+    hessian_elsewhere: Callable[[np.ndarray], np.ndarray | None] | None = None
+
+    def hessian(self, z: np.ndarray, gradient: np.ndarray) -> tuple[np.ndarray | None, int]:
+        """The Hessian per row at z, where the gradient is this one, and the evaluations that it took."""
+        if self.hessian_elsewhere is not None:
+            return self.hessian_elsewhere(z), 0
+        return curvature_at(self.objective, z, gradient, self.n_rows), z.size
 
 
 @dataclass
@@ -127,8 +141,8 @@ class Recorded:
 
     def curvature(self, z: np.ndarray, gradient: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
         """The Hessian per row at z, where the gradient per row is this one; ``otherwise`` where it fails."""
-        H = curvature_at(self.task.objective, z, gradient * self.n_rows, self.n_rows)
-        self.evaluations += z.size
+        H, evaluations = self.task.hessian(z, gradient * self.n_rows)
+        self.evaluations += evaluations
         return otherwise if H is None else raised(H)
 
     def iterated(self, intermediate_result: scipy.optimize.OptimizeResult) -> None:
