@@ -41,7 +41,7 @@ def predicted(rows: int, kind: str) -> dict[str, float]:
     asked = Dials("auto", 500, 30, "kmeans", "random", None)
     size = cost.Size.of(choose_dials(asked, rows, INPUTS, False, None), (rows, INPUTS))
     plan = (fit_plan if kind == "plain" else chosen_plan)(size, rates)
-    each = cost.prediction_seconds(size, 400, rates)
+    each = cost.prediction_seconds(size, 400, rates, NEW_ROWS)
     return {"cost_fit": cost.fit_seconds(plan), "cost_predict": NEW_ROWS * each}
 
 

@@ -45,7 +45,7 @@ class TestPlan:
     def test_stages_follow_each_other_and_cost_what_predictions_cost(self):
         stages = Aftermath(5_000, 10).plan(FULL_SCALE, Calibration())
         assert [stage.name for stage in stages] == [PREDICTING, SHUFFLING, BOOSTING, CONDITIONING]
-        each = prediction_seconds(FULL_SCALE, 400, Calibration())
+        each = prediction_seconds(FULL_SCALE, 400, Calibration(), 5_000)
         assert stages[0].seconds == pytest.approx(5_000 * each)
         assert all(stage.seconds > 0 for stage in stages)
 

@@ -119,6 +119,7 @@ def predictions(size):
         cost.evaluation_seconds(size, RATES),
         cost.fit_seconds(fit_plan(size, RATES)),
         cost.prediction_seconds(size, 400, RATES),
+        cost.prediction_seconds(size, 400, RATES, 2000),
         cost.peak_bytes(size, 20_000),
     )
 
@@ -141,8 +142,17 @@ class TestForm:
         for seconds in (
             lambda rates: cost.fit_seconds(fit_plan(size, rates)),
             lambda rates: cost.prediction_seconds(size, 400, rates),
+            lambda rates: cost.prediction_seconds(size, 400, rates, 2000),
         ):
             assert seconds(RATES) <= seconds(slower) <= 3.001 * seconds(RATES)
+
+    def test_rows_that_share_cells_cost_less_each_until_only_products_are_left(self):
+        size = Size("full-scale", 100_000, 20, 200, 30)
+        few, many, most = (cost.prediction_seconds(size, 400, RATES, k) for k in (10, 2_000, 10**9))
+        # Ten rows fall into ten cells, which cost more than sets of their own; most share all of them.
+        assert few > cost.prediction_seconds(size, 400, RATES) > most > 0
+        assert few > many > most
+        assert cost.prediction_seconds(size, 400, RATES, 10**10) == pytest.approx(most, rel=0.001)
 
     @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("exact", "subset")])
     def test_twice_the_rows_take_twice_as_long(self, name):

@@ -53,7 +53,7 @@ class Aftermath:
         """The stages after the fit of a table of ``size`` with their seconds; none without held-out rows."""
         if not self.held_out:
             return ()
-        each = prediction_seconds(size, self.predict_neighbors, rates)
+        each = prediction_seconds(size, self.predict_neighbors, rates, self.held_out)
         whole = replace(size, n_rows=size.n_rows + self.held_out)
         again = 0.4 * evaluation_seconds(whole, rates)
         again += search_seconds(whole, rates) if size.shape.m else 0.0

@@ -16,13 +16,10 @@ from widegp.data.arrays import appended, take
 from widegp.engines.blocks import BlockedRows, Cut
 from widegp.kernels.base import Kernel
 from widegp.neighbors import Cells, NeighborIndex
+from widegp.neighbors.cells import ROWS_PER_MEMBER, SHARED
 from widegp.registry import saveable
 from widegp.threads import in_threads
 
-# Rows that a cell conditions on, for each of the ``count`` that a row of its own set has, and for each row of
-# the cell. Chosen on held-out training rows of four tables: so much larger a set makes up for sharing it.
-SHARED = 2
-ROWS_PER_MEMBER = 5
 # Bytes of factors that stay in memory between calls, for all models of an average together.
 KEPT_BYTES = 2**30
 # Pairs of new rows and centres that a thread takes at a time.

@@ -8,6 +8,7 @@ Nothing here looks at a clock or at data: the same arguments give the same predi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Self
 
@@ -16,6 +17,7 @@ from widegp.approximations.dense import ARRAYS
 from widegp.approximations.layout import Dials
 from widegp.approximations.registry import approximation
 from widegp.compute.backend import BLOCK_BYTES
+from widegp.neighbors.cells import CANDIDATES, PROPOSED, ROWS_PER_MEMBER, SHARED
 from widegp.neighbors.search import EXACT_ROWS
 
 # Rows of the exact likelihood that chooses among the starts, the smallest part of a table that is worth a fit
@@ -25,6 +27,10 @@ START_ROWS, COARSE_ROWS, CURVATURE_ROWS = 500, 1000, 10_000
 EVALUATIONS_PER_ITERATION = 1.17
 # Predictions are right to within this factor: how many evaluations a table takes is what is least known.
 WITHIN = 2.0
+
+# Of a cell, in multiply-adds: what putting a candidate in order takes, and its factor and inverse, a sixth of
+# a cube each, at a third of the speed of products. So cells of 800 rows at rank 200 take 27 ms of two cores.
+RANKED, CUBES = 150, 1.0
 
 # Libraries and compiled code that a first fit loads, and the tables of distances, factors and covariances of
 # the rows that are searched or conditioned at a time.
@@ -113,10 +119,13 @@ def fit_seconds(plan: tuple[Stage, ...]) -> float:
     return sum(stage.seconds for stage in plan)
 
 
-def prediction_seconds(size: Size, predict_neighbors: int, rates: Calibration) -> float:
+def prediction_seconds(
+    size: Size, predict_neighbors: int, rates: Calibration, together: int | None = None
+) -> float:
     """Seconds to predict one row, mean and variance, among many.
 
-    With neighbours: a search, the features of all q neighbours, and one factor of (q + 1)^2.
+    With neighbours: a search, the features of all q neighbours, and one factor of (q + 1)^2, unless rows are
+    predicted ``together``, so many of them: then cells share these.
     """
     n, i, r, m = size.shape
     if not size.approximation.coarse:
@@ -125,10 +134,27 @@ def prediction_seconds(size: Size, predict_neighbors: int, rates: Calibration) -
     features = r * (r + i + ENTRY)
     if not size.approximation.neighbors:
         return rates.anchors * (features + r * r) / 6
+    if together is not None:
+        return rates.neighbors * _work_in_cells(size.shape, predict_neighbors, together) / 6
     q = min(max(predict_neighbors, m), n)
     conditional = (q + 1) ** 2 * (r + i + (q + 1) / 6 + 0.5 * PAIR_ENTRY)
     search = 2 * rates.search * min(n, EXACT_ROWS)
     return search + rates.anchors * (q * features + r * r) / 6 + rates.neighbors * conditional / 6
+
+
+def _work_in_cells(shape: Shape, predict_neighbors: int, together: int) -> float:
+    """Multiply-adds for one of ``together`` new rows: its share of the cells that these fall into, each of
+    which ranks its candidates and is factorised and inverted once, and products of its own.
+    """
+    n, i, r, _ = shape
+    m = min(n, SHARED * predict_neighbors)
+    members = max(1, m // ROWS_PER_MEMBER)
+    cells = n / members
+    used = -cells * math.expm1(-together / cells)
+    ranked = CANDIDATES * m * members * (i + RANKED)
+    cell = ranked + m * m * (i + ENTRY + 1.5 * r) + CUBES * m**3
+    own = m * (i + ENTRY + m / 2 + 2 * r) + r * (i + ENTRY + 1.5 * r) + PROPOSED * members * i
+    return cell * used / together + own
 
 
 def peak_bytes(size: Size, block_rows: int) -> float:

@@ -153,7 +153,7 @@ def _predicted(
     """What a fit and its predictions take, in seconds and bytes."""
     from widegp import cost
 
-    per_row = cost.prediction_seconds(size, predict_neighbors, rates)
+    per_row = cost.prediction_seconds(size, predict_neighbors, rates, 1000)
     return {
         "rows": size.n_rows,
         "inputs": size.n_inputs,
