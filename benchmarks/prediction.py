@@ -3,6 +3,7 @@
     python -m benchmarks.prediction loss superconductivity elevators pol yearpredictionmsd_8162
     python -m benchmarks.prediction speed --rows 100000
     python -m benchmarks.prediction latency
+    python -m benchmarks.prediction trees --model sc.widegp
     python -m benchmarks.prediction cli --rows 1000000
 
 ``loss``: 1,500 training rows are held out (``--seed``), parameters of the plain model fitted to ``--fit`` of
@@ -16,6 +17,7 @@ The others take ``--model FILE``, made by ``widegp fit`` from a table of numbers
 model of ``--table``, fitted to ``--fit`` of its rows. New rows are rows of the table with a hundredth of each
 column's sd of noise. ``cli`` runs ``widegp predict`` on a Parquet file of them in a process of its own, and
 says its peak memory and how far the time left that the bar showed after a tenth of the rows was off.
+``trees``: rows that walk down those of a model beside nodes that are compared with many rows.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +40,9 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.tables import frame_and_test, load
-from widegp import TableModel, WideGPRegressor
+from widegp import TableModel, WideGPRegressor, forests
 from widegp.fitted import FittedGP
+from widegp.trees import TreesInput
 
 HELD = 1500
 
@@ -138,6 +142,21 @@ def latency(asked: argparse.Namespace) -> None:
     )
 
 
+def trees(asked: argparse.Namespace) -> None:
+    """Microseconds of one core for each row, by either loop of `widegp.forests`."""
+    X = new_frame(asked.table, 4096).to_numpy()
+    for model in regressor(asked).fitted_.models:
+        parts = getattr(model.inputs, "parts", ())
+        for k, own in enumerate(part for part in parts if isinstance(part, TreesInput)):
+            rows = reduce(lambda rows, part: part.transform(rows), parts[: parts.index(own)], X)
+            print(f"{len(own.roots):,} trees, {len(own.feature):,} nodes, the {k + 1}. of this model")
+            for label, few in (("rows walk", len(rows) + 1), ("nodes are compared", 0)):
+                forests.FEW_ROWS = few
+                own.by_model(rows[:100])
+                spent = seconds(own.by_model, rows)[1]
+                print(f"  {label}: {1e6 * spent / len(rows):.0f} us a row", flush=True)
+
+
 def cli(asked: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         table, model = Path(folder, "new.parquet"), asked.model
@@ -192,7 +211,7 @@ def watched(model: str, table: str, out: str) -> None:
 def main() -> None:
     style = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
-    parser.add_argument("what", choices=("loss", "speed", "latency", "cli"))
+    parser.add_argument("what", choices=("loss", "speed", "latency", "trees", "cli"))
     parser.add_argument("tables", nargs="*", help="of loss")
     parser.add_argument("--table", default="superconductivity")
     parser.add_argument("--fit", type=int, default=2500)
@@ -205,7 +224,7 @@ def main() -> None:
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     if asked.what != "loss":
-        {"speed": speed, "latency": latency, "cli": cli}[asked.what](asked)
+        {"speed": speed, "latency": latency, "trees": trees, "cli": cli}[asked.what](asked)
         return
     lines = asked.append.read_text().splitlines() if asked.append and asked.append.exists() else []
     done = {(told["table"], told["seed"]) for told in map(json.loads, lines)}
