@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from widegp.compute.backend import serving
 from widegp.conditioning import TrainingRows
 from widegp.conformal import ConformalCalibration, infinite_words, rows_needed
-from widegp.data.input_maps import ChainedMaps, InputMap, LinearMap
+from widegp.data.input_maps import ChainedMaps, InputMap, LinearMap, each_transformed
 from widegp.data.preprocessing import TargetScaler
 from widegp.engines.base import Engine
 from widegp.fitted_warp import FittedWarp
@@ -160,7 +160,7 @@ class FittedGP:
         """Mean and variance of level + f + log exposure at the rows of X, (q,) each; f is the sum
         of those of several models by their weights.
         """
-        each = [model.predictor.predict(model.inputs.transform(X)) for model in self.models]
+        each = [model.predictor.predict(rows) for model, rows in self._mapped(X)]
         mean, variance = pooled(each, self.weights)
         return Moments(mean + (self.level or 0.0) + log_exposure(exposure, len(X)), variance)
 
@@ -172,9 +172,17 @@ class FittedGP:
         if exposure is not None:
             raise ValueError("exposure is of counts; fit with likelihood='poisson' or 'negative-binomial'.")
         if self.members:
-            parts = [model.predictive(X) for model in self.models]
+            parts = [model._gaussian(rows) for model, rows in self._mapped(X)]
             return Mixture(parts, self.weights, self.calibration)
-        rows = self.inputs.transform(X)
+        return self._gaussian(self.inputs.transform(X))
+
+    def _mapped(self, X: np.ndarray) -> list[tuple[FittedGP, np.ndarray]]:
+        """The `models`, each with the rows x~ that X are to it."""
+        rows = each_transformed([model.inputs for model in self.models], X)
+        return list(zip(self.models, rows, strict=True))
+
+    def _gaussian(self, rows: np.ndarray) -> Predictive:
+        """The distribution of y at rows x~ (q, I~) by this model alone, where z is Gaussian but for tails."""
         mean, latent = self.predictor.predict(rows)
         sd = np.sqrt(latent + self.predictor.noise * self.spread(rows))
         gaussian = WarpedGaussian(mean, sd, np.sqrt(latent), self.target, self.warp)

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import norm, rankdata
 
-from widegp.data.input_maps import ChainedMaps, LinearMap, QuantileScaler, fit_scaler
+from widegp.data.input_maps import (
+    ChainedMaps,
+    LinearMap,
+    QuantileScaler,
+    each_transformed,
+    fit_scaler,
+)
 from widegp.data.preprocessing import InputScaler
 
 
@@ -77,3 +83,29 @@ def test_a_linear_map_comes_back_exactly_where_it_is_square_and_to_the_nearest_w
 def test_a_table_of_another_width_is_refused():
     with pytest.raises(ValueError, match="fitted on 4"):
         QuantileScaler.fit(table()).transform(np.zeros((2, 3)))
+
+
+def test_several_maps_share_what_they_begin_with_and_nothing_else():
+    X = table()
+    counted = []
+
+    class Counted(QuantileScaler):
+        def transform(self, X):
+            counted.append(len(X))
+            return super().transform(X)
+
+    def scaler(X):
+        made = QuantileScaler.fit(X)
+        return Counted(made.knots, made.scores, made.starts)
+
+    rng = np.random.default_rng(0)
+    A, B = (LinearMap(rng.normal(size=(4, 3))) for _ in range(2))
+    maps = [
+        ChainedMaps((scaler(X), A)), ChainedMaps((scaler(X), B)), ChainedMaps((scaler(2 * X), A)),
+        scaler(X), LinearMap(A.matrix),
+    ]  # fmt: skip
+    found = each_transformed(maps, X)
+    # Equal scalers, though different objects, run once; the one of another table runs by itself.
+    assert len(counted) == 2
+    for one, rows in zip(maps, found, strict=True):
+        np.testing.assert_array_equal(rows, one.transform(X))

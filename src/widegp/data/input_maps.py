@@ -9,7 +9,8 @@ follows them (kernel, anchors, neighbours, files) need not know which of them ma
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property, reduce
 from typing import Any, Protocol, Self
 
@@ -135,6 +136,27 @@ class ChainedMaps:
 
     def inverse(self, X: ArrayLike) -> np.ndarray:
         return np.asarray(reduce(lambda rows, part: part.inverse(rows), reversed(self.parts), X))
+
+
+def each_transformed(maps: Sequence[Any], X: np.ndarray) -> list[np.ndarray]:
+    """[map.transform(X) for each of the maps]; what others have in common with the first is made once."""
+
+    def step(rows: np.ndarray, part: Any) -> np.ndarray:
+        return np.asarray(part.transform(rows))
+
+    first, *others = (one.parts if isinstance(one, ChainedMaps) else (one,) for one in maps)
+    steps = list(itertools.accumulate(first, step, initial=X))
+    shared = [len(list(itertools.takewhile(_same, zip(first, chain, strict=False)))) for chain in others]
+    return [steps[-1], *(reduce(step, chain[k:], steps[k]) for chain, k in zip(others, shared, strict=True))]
+
+
+def _same(pair: tuple[Any, Any]) -> bool:
+    """Whether two maps are of one kind, with equal fields."""
+    one, other = pair
+    return one is other or (
+        type(one) is type(other)
+        and all(np.array_equal(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
+    )
 
 
 def of_training_rows(inputs: Any, X: ArrayLike) -> np.ndarray:
