@@ -28,9 +28,9 @@ GTOL = 1e-5
 # within a seventh of a posterior standard deviation of the optimum. Where evaluations cost nothing it goes on
 # to the second and is settled: predictions then have ten digits or more that hang on the data alone.
 GAIN, SMALLEST_GAIN = 1e-2, 1e-14
-# Of a large table a step must gain so many nats a row, more for each row beyond MANY_ROWS: less changes no
-# prediction, and a flat valley would be followed for an evaluation after the other.
-GAIN_PER_ROW, GAIN_PER_FURTHER_ROW, MANY_ROWS = 1e-6, 1e-5, 100_000
+# Of a large table a step must gain so many nats a row, and in proportion to the rows above MANY_ROWS: less
+# changes no prediction, and a flat valley would be followed for one evaluation after the other.
+GAIN_PER_ROW, MANY_ROWS = 1e-6, 30_000
 # Steps by the gradient alone, at most, where not even that is too little.
 SETTLING = 4
 # Parameters few enough for a Hessian by differences.
@@ -46,7 +46,7 @@ FIRST_DECAY, SECOND_DECAY, LEAST_ROOT = 0.9, 0.999, 1e-8
 
 def least_gain(n_rows: float) -> float:
     """Nats that a step must promise on a table of so many rows, beside what is asked of every table."""
-    return GAIN_PER_ROW * min(n_rows, MANY_ROWS) + GAIN_PER_FURTHER_ROW * max(n_rows - MANY_ROWS, 0.0)
+    return GAIN_PER_ROW * n_rows * max(1.0, n_rows / MANY_ROWS)
 
 
 class _OutOfTime(Exception):
