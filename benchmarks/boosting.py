@@ -18,7 +18,7 @@ from tables import load
 from widegp import boosting
 from widegp.boosting import Model, Rows, Size
 from widegp.threads import in_threads
-from widegp.trees import SIZES, TreesInput, _alone
+from widegp.trees import LARGE, SMALL, TreesInput, _alone
 
 MODELS = 4
 
@@ -65,7 +65,7 @@ def main() -> None:
         order = np.random.default_rng(0).permutation(len(split.y))
         held, kept = np.split(order, [len(order) // 10])
         part = Rows(np.ascontiguousarray(split.X[kept]), split.y[kept], np.ones(len(kept)))
-        for size in SIZES:
+        for size in (SMALL, LARGE):
             print(table, told(part, split.X[held], split.y[held], size, asked.trees), flush=True)
 
 

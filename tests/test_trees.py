@@ -20,14 +20,14 @@ def table() -> tuple[np.ndarray, np.ndarray]:
 def test_predictions_are_those_of_the_models_that_have_not_seen_a_row(table, monkeypatch):
     X, y = table
     monkeypatch.setattr(boosting, "COMPILED", False)
-    targets = np.column_stack([y, np.arcsinh(y)])
+    targets = np.column_stack([y, y, np.arcsinh(y)])
     made = TreesInput.fit(X, targets, seed=3)
     new = np.random.default_rng(1).standard_normal((200, 4))
     order = np.argsort(row_keys(X), kind="stable")
     fold = np.empty(len(X), int)
     fold[order] = made.fold
-    assert made.columns == 2
-    for j, size in enumerate(trees.SIZES):
+    assert made.columns == 3
+    for j, size in enumerate((trees.SMALL, trees.LARGE, trees.LARGE)):
         # As many trees as the first model has: they do best on the fold that it has not seen.
         count = int(made.starts[j + 1] - made.starts[j])
         models = [
@@ -41,6 +41,16 @@ def test_predictions_are_those_of_the_models_that_have_not_seen_a_row(table, mon
         np.testing.assert_allclose(unscaled(made, made.transform(new))[:, j], mean, rtol=1e-10)
         own = np.choose(fold, [model.predict(X) for model in models])
         np.testing.assert_allclose(unscaled(made, made.training(X))[:, j], own, rtol=1e-10)
+
+
+def test_as_many_trees_as_are_asked_for_and_otherwise_as_many_as_do_best(table):
+    X, y = table
+    made = TreesInput.fit(X, y, seed=0)
+    asked = TreesInput.fit(X, y, seed=0, counts=[7, 3])
+    assert asked.counts == [7, 3]
+    assert len(asked.roots) == FOLDS * 10
+    again = TreesInput.fit(X, y, seed=0, counts=made.counts)
+    np.testing.assert_array_equal(again.transform(X), made.transform(X))
 
 
 def unscaled(made: TreesInput, rows: np.ndarray) -> np.ndarray:

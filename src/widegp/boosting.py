@@ -24,7 +24,7 @@ LEAST_CURVATURE = 1e-3
 # What trees minimise, and so what F is: a mean, log-odds of a class 1, the logarithm of a mean count.
 LOSSES = ("squared_error", "log_loss", "poisson")
 # Trees are added until the rows that say when to stop have not gained by the last so many.
-MOST_TREES, PATIENCE = 1000, 30
+MOST_TREES, PATIENCE = 2000, 50
 # What scikit-learn calls these rows.
 HELD = ("X_val", "y_val", "sample_weight_val")
 
@@ -175,22 +175,25 @@ def _base(y, weight, loss):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _add_sums(column, rows, g, h, sums):  # type: ignore[no-untyped-def]
-    """sums (B, 2 or 3): of g, h and 1 over the ``rows`` in each bin of an input; without h where all of it
-    is 1.
+def _add_sums(one, two, rows, g, h, sums):  # type: ignore[no-untyped-def]
+    """sums (2, B, 2 or 3): of g, h and 1 over the ``rows`` in each bin of two inputs; without h where all of
+    it is 1. Two at a time, since an addition must wait for the one before where both are to the same bin.
     """
     sums[:] = 0.0
-    if sums.shape[1] == 2:
+    first, second = sums
+    if sums.shape[2] == 2:
         for i in range(rows.size):
-            b = column[rows[i]]
-            sums[b, 0] += g[i]
-            sums[b, 1] += 1.0
+            a, b, own = one[rows[i]], two[rows[i]], g[i]
+            first[a, 0] += own
+            second[b, 0] += own
+            first[a, 1] += 1.0
+            second[b, 1] += 1.0
     else:
         for i in range(rows.size):
-            b = column[rows[i]]
-            sums[b, 0] += g[i]
-            sums[b, 1] += h[i]
-            sums[b, 2] += 1.0
+            for of, b in ((first, one[rows[i]]), (second, two[rows[i]])):
+                of[b, 0] += g[i]
+                of[b, 1] += h[i]
+                of[b, 2] += 1.0
 
 
 @njit(cache=True, nogil=True)
@@ -198,22 +201,23 @@ def _best_split(codes, rows, G, H, order, seen, least_rows, sums):  # type: igno
     """Gain, input and bin of the best split of the leaf of these ``rows``, by ``seen`` inputs drawn at
     random, which come first in ``order``; gain 0 where there is none.
     """
-    best, at, cut, last, n = 0.0, -1, -1, sums.shape[1] - 1, float(rows.size)
+    best, at, cut, last, n = 0.0, -1, -1, sums.shape[2] - 1, float(rows.size)
     if n < 2 * least_rows:
         return best, at, cut
     g_rows, h_rows = G[rows], H[rows]
     G_all, H_all = g_rows.sum(), h_rows.sum()
     own = G_all * G_all / max(H_all, LEAST_CURVATURE)
+    for s in range(seen if seen < order.size else 0):
+        k = np.random.randint(s, order.size)
+        order[s], order[k] = order[k], order[s]
     for s in range(seen):
-        if seen < order.size:
-            k = np.random.randint(s, order.size)
-            order[s], order[k] = order[k], order[s]
-        _add_sums(codes[order[s]], rows, g_rows, h_rows, sums)
-        g, h, m = 0.0, 0.0, 0.0
-        for b in range(sums.shape[0] - 1):
-            if sums[b, last] == 0.0:
+        if s % 2 == 0:
+            _add_sums(codes[order[s]], codes[order[min(s + 1, seen - 1)]], rows, g_rows, h_rows, sums)
+        of, g, h, m = sums[s % 2], 0.0, 0.0, 0.0
+        for b in range(of.shape[0] - 1):
+            if of[b, last] == 0.0:
                 continue
-            g, h, m = g + sums[b, 0], h + sums[b, 1], m + sums[b, last]
+            g, h, m = g + of[b, 0], h + of[b, 1], m + of[b, last]
             if m < least_rows or h < LEAST_CURVATURE:
                 continue
             if n - m < least_rows or H_all - h < LEAST_CURVATURE:
@@ -290,7 +294,7 @@ def _boost(  # type: ignore[no-untyped-def]
     F, F_held, G, H = np.full(n, base), np.full(y_held.size, base), np.empty(n), np.empty(n)
     rows, spare, order = np.arange(n).astype(np.uint32), np.empty(n, np.uint32), np.arange(codes.shape[0])
     flat = loss == 0 and np.all(weight == 1.0)
-    sums = np.empty((n_bins, 2 if flat else 3))
+    sums = np.empty((2, n_bins, 2 if flat else 3))
     nodes, ends = np.empty((per_tree, 4), np.int64), np.empty((per_tree, 2), np.int64)
     value = np.empty(per_tree)
     all_nodes, all_values = np.empty((most * per_tree, 4), np.int32), np.empty(most * per_tree)

@@ -1,11 +1,11 @@
 """Boosted trees as further inputs: what they predict of the target, never from a row's own target.
 
-    x -> (x, g_1(x), g_2(x)),     g_j(x) = mean over the models k that have not seen x of g_jk(x)
+    x -> (x, g_1(x), ..., g_J(x)),     g_j(x) = mean over the models k that have not seen x of g_jk(x)
 
-Small trees make g_1, large ones g_2. Rows are dealt into K folds, and models k are grown on the other folds.
-A training row gets the predictions of the models that have not seen it, a new row the mean of all. A process
-on (x, g) is free to follow the trees where they are good, to weigh one kind against the other, to correct
-them where they are not, and to leave them alone.
+Small trees make g_1, large ones the others. Rows are dealt into K folds, and models k are grown on the other
+folds. A training row gets the predictions of the models that have not seen it, a new row the mean of all. A
+process on (x, g) is free to follow the trees where they are good, to weigh one kind against the other, to
+correct them where they are not, and to leave them alone.
 
 Trees are added to the first model while they better its left-out fold; the others get as many, so that all of
 them grow on every row of their folds.
@@ -13,6 +13,7 @@ them grow on every row of their folds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -29,14 +30,14 @@ from widegp.threads import in_threads
 FOLDS = 5
 # Rows that trees are grown on, at most: more of them better a single number little, and take long.
 MOST_ROWS = 100_000
-# Of the trees that make g_1 and g_2: which of them are better depends on the table, both are better than one.
-SIZES = (Size(0.05, 31, 10, 0.5), Size(0.05, 127, 5, 0.3))
+# Which trees are better depends on the table, both are better than one.
+SMALL, LARGE = Size(0.08, 31, 10, 0.3), Size(0.05, 127, 5, 0.3)
 
 
 @saveable
 @dataclass(frozen=True, eq=False)
 class TreesInput:
-    """X (n, I) -> (X, (g(X) - shift) / scale), (n, I + J); J is 2, in older files 1.
+    """X (n, I) -> (X, (g(X) - shift) / scale), (n, I + J); J is 2 or 3, in older files 1.
 
     Fields
     ------
@@ -65,27 +66,37 @@ class TreesInput:
         """J, the inputs that are added."""
         return len(self.bases) // FOLDS
 
+    @property
+    def counts(self) -> list[int]:
+        """How many trees each model of a fold has, (J,)."""
+        return [int(count) for count in np.diff(self.starts[: self.columns + 1])]
+
     @classmethod
     def fit(
-        cls, X: np.ndarray, target: np.ndarray, seed: int, loss: str = "squared_error", weight: Any = None
+        cls, X: np.ndarray, target: np.ndarray, seed: int, loss: str = "squared_error", weight: Any = None,
+        counts: Sequence[int] | None = None,
     ) -> Self:  # fmt: skip
         """Trees for rows X (n, I), their ``target`` and weight (n,), if not 1, by a loss of
-        `widegp.boosting.LOSSES`; of a target (n, 2) small trees predict the first, large ones the second.
+        `widegp.boosting.LOSSES`; of a target (n, J) small trees predict the first column, large ones each
+        of the others. ``counts`` (J,) : how many trees each model gets, where that is known.
         """
         rng = np.random.default_rng(seed)
         some = np.sort(rng.permutation(len(X))[:MOST_ROWS])
         rows, fold = X[some], rng.permutation(len(some)) % FOLDS
-        y = np.broadcast_to(target[some].reshape(len(some), -1), (len(some), len(SIZES)))
+        y = target[some] if target.ndim > 1 else np.column_stack([target[some], target[some]])
+        columns = range(y.shape[1])
         own = np.ones(len(some)) if weight is None else weight[some]
 
-        def grown(job: tuple[int, int, int | None]) -> Model:
-            k, j, count = job
+        def grown(job: tuple[int, int]) -> Model:
+            k, j = job
             kept, out = (Rows(rows[side], y[side, j], own[side]) for side in (fold != k, fold == k))
-            return grow(kept, out if count is None else count, loss, seed, SIZES[j])
+            return grow(kept, out if counts is None else counts[j], loss, seed, LARGE if j else SMALL)
 
-        first = in_threads(grown, [(0, j, None) for j in range(len(SIZES))], _alone)
-        counts = [len(model.roots) for model in first]
-        jobs = [(k, j, counts[j]) for k in range(1, FOLDS) for j in range(len(SIZES))]
+        jobs = [(k, j) for k in range(FOLDS) for j in columns]
+        first: list[Model] = []
+        if counts is None:
+            first, jobs = in_threads(grown, jobs[: len(columns)], _alone), jobs[len(columns) :]
+            counts = [len(model.roots) for model in first]
         keys = row_keys(rows)
         order = np.argsort(keys, kind="stable")
         made = cls._of([*first, *in_threads(grown, jobs, _alone)], keys[order], fold[order])

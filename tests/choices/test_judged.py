@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from widegp import WideGPRegressor
-from widegp.choices.judged import Judged, averaged, shares
+from widegp.choices.judged import Judged, averaged, best_shares, shares
 
 ROWS = 2000
 GRID = (np.arange(1000) + 0.5) / 1000
@@ -45,15 +45,41 @@ def by_grid(*several: Judged) -> np.ndarray:
 @pytest.mark.parametrize("worse_by", [0.0, 0.1, 0.3])
 def test_shares_are_those_that_left_out_rows_do_best_with(worse_by):
     two = judged(1), judged(2, trees=True, worse_by=worse_by)
-    assert shares(two)[0] == pytest.approx(by_grid(*two), abs=0.02)
-    assert shares(two).sum() == pytest.approx(1)
+    assert best_shares(two)[0] == pytest.approx(by_grid(*two), abs=0.02)
+    assert best_shares(two).sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("worse_by", [0.0, 0.02, 0.05, 0.1, 0.3, 1.0])
+def test_shares_are_as_equal_as_a_standard_error_allows(worse_by):
+    two = judged(1), judged(2, trees=True, worse_by=worse_by)
+    best, even = best_shares(two), shares(two)
+
+    def scored(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        p = sum(own * np.exp(one.log_density) for own, one in zip(w, two, strict=True))
+        r = sum(own * one.residual for own, one in zip(w, two, strict=True))
+        return np.log(p), r**2
+
+    def lost(w: np.ndarray) -> float:
+        """Nats and squares that a share w loses beside the best, in standard errors of both together."""
+        (p, r), (q, s) = scored(best), scored(w)
+        each = p - q + (s - r) / (2 * r.mean())
+        return float(each.mean() / (each.std() / np.sqrt(ROWS)))
+
+    assert even.sum() == pytest.approx(1)
+    assert abs(even[0] - 0.5) <= abs(best[0] - 0.5) + 1e-9
+    if abs(even[0] - best[0]) > 1e-9:
+        assert lost(even) <= 1
+    if abs(even[0] - 0.5) > 1e-9:
+        assert lost(even + 0.051 * (0.5 - best)) > 1
 
 
 def test_nats_do_not_buy_squares():
     best, other = judged(1), judged(2, worse_by=-3.0)
     far = replace(other, residual=other.residual + 2.0)
     both = best.averaged_with(far)
-    assert 0.1 < shares([best, far])[1] < 0.9
+    assert 0.1 < best_shares([best, far])[1] < 0.9
+    w = shares([best, far])
+    assert np.mean((w @ [best.residual, far.residual]) ** 2) <= 1.01**2 * np.mean(best.residual**2)
     assert np.mean(both.residual**2) <= 1.01**2 * np.mean(best.residual**2)
     assert both.log_density.mean() > best.log_density.mean() + 1
 
@@ -65,7 +91,7 @@ def test_equal_fits_share_alike_and_one_alone_has_all():
 
 def test_an_average_is_the_mean_of_densities_and_of_predictions_by_shares():
     several = judged(1), judged(2, trees=True), judged(3, trees=True, worse_by=0.2)
-    both, w = several[0].averaged_with(*several[1:]), shares(several)
+    both, w = several[0].averaged_with(*several[1:]), best_shares(several)
     density = sum(own * np.exp(one.log_density) for own, one in zip(w, several, strict=True))
     np.testing.assert_allclose(np.exp(both.log_density), density)
     mean = sum(own * one.residual for own, one in zip(w, several, strict=True))

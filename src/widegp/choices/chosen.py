@@ -27,21 +27,22 @@ TRIAL_GAIN = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """Trees for the rows X (n, I) of a whole table, each grown once; ``target`` (n, 2): their target, and the
-    same as it was warped.
+    """Trees for the rows X (n, I) of a whole table, each grown once; ``target`` (n, J): what each of them
+    predicts.
     """
 
     X: np.ndarray
     target: np.ndarray
     seed: int
 
-    def on(self, rows: np.ndarray) -> TreesInput:
-        return TreesInput.fit(self.X[rows], self.target[rows], self.seed)
+    def on(self, rows: np.ndarray, counts: list[int] | None = None) -> TreesInput:
+        return TreesInput.fit(self.X[rows], self.target[rows], self.seed, counts=counts)
 
     @cached_property
     def of_all(self) -> TreesInput:
-        """Of all rows."""
-        return self.on(np.arange(len(self.X)))
+        """Of all rows; as many as without those that judge, where that was asked for and is known."""
+        before = vars(self).get("but_judged")
+        return self.on(np.arange(len(self.X)), None if before is None else before.counts)
 
     @cached_property
     def but_judged(self) -> TreesInput:

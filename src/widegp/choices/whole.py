@@ -12,7 +12,7 @@ import numpy as np
 from widegp.approximations.build import Builder
 from widegp.choices.chosen import Chosen
 from widegp.choices.gradients import mean_gradients
-from widegp.choices.judged import LEAST_SHARE, Judged, averaged, shares, together
+from widegp.choices.judged import LEAST_SHARE, Judged, averaged, best_shares, together
 from widegp.choices.left_out import NEIGHBORS, left_out
 from widegp.choices.metric import gradient_moment, learned_map
 from widegp.choices.search import CERTAIN, POWERS, STRENGTHS, Verdict, deciding_rows
@@ -40,8 +40,8 @@ LITTLE = 0.1
 BY_INPUT = 60
 # Optimism below this changes no tails.
 WIDER = 1.01
-# Trees that have not seen so large a share of the rows are not grown again.
-FEW_UNSEEN = 0.15
+# Trees that have not seen so small a share of the rows are not grown again.
+FEW_UNSEEN = 0.05
 STOPPED = "Further iterations would predict left-out rows worse; the fit is left where it was."
 
 
@@ -255,12 +255,12 @@ def _of_all_rows(judged: Judged) -> Judged:
 
 
 def _grown_on_all(judged: Judged) -> Judged:
-    """The same parameters with trees that were grown also on the rows that judged, where these are many.
+    """The same parameters with trees that were grown also on the rows that judged, unless these are few.
 
     Rows cannot judge trees that have seen them: verdict, share and tails remain.
     """
     stage, whole = judged.stage, judged.stage.whole
-    if whole.chosen.growth is None or len(whole.judged) <= FEW_UNSEEN * len(whole.X):
+    if whole.chosen.growth is None or len(whole.judged) < FEW_UNSEEN * len(whole.X):
         return judged
     whole = whole.with_trees(whole.chosen.growth.of_all)
     conditioned = whole.fitted(stage.form, Begin.at(stage, limit=0))
@@ -305,6 +305,8 @@ def _decided(rivals: Sequence[Whole]) -> list[Judged]:
         tried(whole, form.under(None), Begin.at(best.stage, TRIED), "one variance for all at all rows")
         best = _best(made)
     for power in POWERS if chosen.power is not None or chosen.by_input else ():
+        if power > POWERS[0] and _best(made).stage.form.linear is None:
+            break  # Neither the metric of a part nor a mild one of all rows is better than none.
         words, begin = f"metric of gradients^{2 * power:g} at all rows", Begin.at(best.stage, TRIED)
         tried(whole, whole.with_metric(best.stage, power), begin, words, bold=power > POWERS[0])
     for one in _worth_noise(made):
@@ -328,7 +330,7 @@ def _worth_noise(made: list[Judged]) -> list[Judged]:
     if not unlike:
         return [best]
     other = _best(unlike)
-    worth = other.stage.form.noise is None and shares([best, other])[1] >= LEAST_SHARE
+    worth = other.stage.form.noise is None and best_shares([best, other])[1] >= LEAST_SHARE
     return [best, other] if worth else [best]
 
 

@@ -21,8 +21,9 @@ HOPELESS = 2.0
 def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
     """Metric, warp and noise chosen anew for rows (x, g(x)); inputs stay. None where trees cannot help.
 
-    Small trees predict the target itself, whose mean squares they are good at, large ones the warped target,
-    where one was chosen; beside g, noise that varies may do as much as a warp. That they help is not decided
+    Small trees and large ones predict the target itself, whose mean squares they are good at, and further
+    large ones the warped target, where a warp was chosen; beside g, noise that varies may do as much as a
+    warp. That they help is not decided
     here: g has been told of more rows than the trials see. Fits of the whole table decide, by rows that have
     not grown these trees.
     """
@@ -32,7 +33,8 @@ def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
     X = scaled if chosen.scaler is None else chosen.scaler.transform(scaled)
     form = chosen.trial.form
     problem = replace(bench.problem, warp=make_warp(form.warp, **bench.scale))
-    target = np.column_stack([problem.y, problem.warped(chosen.trial.values).value])
+    warped = [] if form.warp == "none" else [problem.warped(chosen.trial.values).value]
+    target = np.column_stack([problem.y, problem.y, *warped])
     # As many rows as fits without trees will have seen when they are compared, less those that compare.
     deciding = deciding_rows(len(X), bench.seed)
     growth = Growth(X, target, bench.seed)
