@@ -59,8 +59,11 @@ def test_a_difference_within_its_noise_goes_to_the_simpler():
     assert not scored(plain + noise - 0.05, ones).against(scored(plain, ones), "").kept
     assert scored(plain + 0.1 * noise - 0.05, ones).against(scored(plain, ones), "").kept
     # A better density buys a mean that is worse by 0.15 of the gain, or by a hundredth, and no more.
-    assert scored(plain - 0.5, 1.07**2 * ones).against(scored(plain, ones), "").kept
-    assert not scored(plain - 0.5, 1.08**2 * ones).against(scored(plain, ones), "").kept
+    assert scored(plain - 0.2, 1.029**2 * ones).against(scored(plain, ones), "").kept
+    assert not scored(plain - 0.2, 1.031**2 * ones).against(scored(plain, ones), "").kept
+    # Nats that repeated targets give away buy a twentieth at most.
+    assert scored(plain - 3.0, 1.049**2 * ones).against(scored(plain, ones), "").kept
+    assert not scored(plain - 3.0, 1.051**2 * ones).against(scored(plain, ones), "").kept
     assert not scored(plain - 0.05, 1.03 * ones).against(scored(plain, ones), "").kept
 
 

@@ -22,8 +22,10 @@ from widegp.inference.parameters import Values
 from widegp.tails import judged_tails
 
 # Standard errors by which a change must be better, and the most it may add to the root mean square error: a
-# hundredth, or a share of what it gains in log score; 0.01 of the error is worth 0.01 in log score.
-CERTAIN, LARGEST_LOSS, LOSS_PER_GAIN = 2.0, 0.01, 0.15
+# hundredth, or a share of what it gains in log score; 0.01 of the error is worth 0.01 in log score. No gain
+# pays for more than the last number: where targets repeat, a warp that gathers density there gains nats by
+# the number and predicts no better.
+CERTAIN, LARGEST_LOSS, LOSS_PER_GAIN, MOST_LOSS = 2.0, 0.01, 0.15, 0.05
 # Upper quartile of the normal distribution, and how far from 1/2 the coverage of half intervals may be.
 QUARTILE, NEAR_HALF = 0.6744897501960817, 0.06
 POWERS = (0.25, 0.5)
@@ -118,7 +120,8 @@ class Candidate:
         before, after = (float(np.sqrt(np.mean(c.squares))) for c in (other, self))
         rmse = after / max(before, 1e-300) - 1
         mean = float(np.mean(difference))
-        kept = mean < -CERTAIN * error and rmse <= max(LARGEST_LOSS, -LOSS_PER_GAIN * mean)
+        allowed = np.clip(-LOSS_PER_GAIN * mean, LARGEST_LOSS, MOST_LOSS)
+        kept = bool(mean < -CERTAIN * error and rmse <= allowed)
         return Verdict(words, mean, error, rmse, kept)
 
 
