@@ -191,6 +191,17 @@ class TestPlan:
         ]  # fmt: skip
         assert cost.fit_seconds(plan) == pytest.approx(sum(s.before + s.each * s.evaluations for s in plan))
 
+    def test_a_batch_goes_ahead_of_many_rows_with_neighbours(self):
+        plan = fit_plan(Size("full-scale", 300_000, 20, 200, 30), RATES)
+        rows = {s.name: s.rows for s in plan}
+        assert rows["batch"] == 30_000 and rows["whole"] == 300_000
+        assert max(s.rows for s in plan if s.name == "coarse") == 18_750
+        assert [s.evaluations for s in plan if s.name == "whole"] == [4]
+        assert "batch" not in {s.name for s in fit_plan(Size("vfe", 300_000, 20, 200, 0), RATES)}
+        assert "batch" not in {s.name for s in fit_plan(Size("full-scale", 119_999, 20, 200, 30), RATES)}
+        # Batches with few rows for each anchor would say little.
+        assert "batch" not in {s.name for s in fit_plan(Size("full-scale", 300_000, 20, 800, 30), RATES)}
+
     @pytest.mark.parametrize("n_rows", [1, 1999, 7999, 8000, 32_000, 10**7])
     def test_coarse_parts_are_quarters_of_quarters(self, n_rows):
         parts, n = [], n_rows

@@ -1,6 +1,7 @@
 """Run jobs, each in a process of its own: ``python -m benchmarks.league.run league --workers 8 --threads 2``.
 
-Studies are ``league``, ``quick`` (a part of the league), ``sensitivity``, ``ablation`` and ``scaling``.
+Studies are ``league``, ``quick`` (a part of the league), ``sensitivity``, ``ablation``, ``metric`` and
+``scaling``.
 Results are appended to ``results/STUDY.csv`` beside this file, or to ``--out``; jobs whose row is there
 already are left out, so that a run that was stopped goes on when it is called again. A job that fails, or
 takes more time or memory than it may, is a row that says so.
@@ -27,7 +28,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from benchmarks.league import ablation, plan, records, scaling, sensitivity
+from benchmarks.league import ablation, metric, plan, records, scaling, sensitivity
 from benchmarks.league.models import MODELS
 from benchmarks.league.peers import library_folder, unpacked
 from benchmarks.league.records import Job
@@ -36,6 +37,7 @@ from widegp.measure import machine, versions
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_S = 0.2
+STUDIES = {"sensitivity": sensitivity, "ablation": ablation, "metric": metric, "scaling": scaling}
 THREADS = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS",
 )  # fmt: skip
@@ -197,15 +199,13 @@ def jobs_of(asked: argparse.Namespace) -> Iterator[Job]:
         return plan.league(asked.tables, asked.models, asked.splits)
     if asked.study == "quick":
         return plan.quick()
-    study = {"sensitivity": sensitivity, "ablation": ablation, "scaling": scaling}[asked.study]
-    chosen = (job for job in study.jobs() if not asked.tables or job.table in asked.tables)
-    return chosen
+    return (job for job in STUDIES[asked.study].jobs() if not asked.tables or job.table in asked.tables)
 
 
 def parsed() -> argparse.Namespace:
     style = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
-    parser.add_argument("study", choices=("league", "quick", "sensitivity", "ablation", "scaling"))
+    parser.add_argument("study", choices=("league", "quick", *STUDIES))
     parser.add_argument("--tables", nargs="+", default=[], choices=[*TABLES, "simulated"])
     parser.add_argument("--models", nargs="+", default=[], choices=list(MODELS))
     parser.add_argument("--splits", type=int, help="of each table, at most (10 folds, or 3 seeds)")

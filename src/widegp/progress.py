@@ -17,7 +17,7 @@ from typing import Self
 
 import numpy as np
 
-STAGES = ("choices", "start", "coarse", "whole", "posterior", "curvature")
+STAGES = ("choices", "start", "coarse", "batch", "whole", "posterior", "curvature")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from widegp.approximations.build import Builder
 from widegp.approximations.family import Family
 from widegp.cost import CURVATURE_ROWS
 from widegp.data.arrays import Floats
+from widegp.inference.batches import of_rows
 from widegp.inference.fit import Fitted
 from widegp.inference.information import prior_information, ratios
 from widegp.inference.objective import MapObjective
@@ -143,8 +143,7 @@ def _on_few_rows(objective: MapObjective) -> MapObjective:
     whole = objective.likelihood
     if whole.n_rows <= 2 * CURVATURE_ROWS or not isinstance(whole, Family):
         return objective
-    rows = np.random.default_rng(0).choice(whole.n_rows, CURVATURE_ROWS, replace=False)
-    return replace(objective, likelihood=whole.batch(np.sort(rows)))
+    return of_rows(objective, CURVATURE_ROWS, np.random.default_rng(0))
 
 
 def _directions(objective: MapObjective) -> tuple[list[str], np.ndarray]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -11,12 +10,12 @@ import numpy as np
 
 from widegp.approximations.build import Builder
 from widegp.approximations.dense import Dense
-from widegp.approximations.family import Family
 from widegp.approximations.layout import Layout
 from widegp.cost import START_ROWS, Calibration, Size, evaluation_seconds, search_seconds
+from widegp.inference.batches import Batches, BatchHessian, ahead_of
 from widegp.inference.descent import descend, polished
 from widegp.inference.journal import Journal, Journaled
-from widegp.inference.objective import Answer, MapObjective, Problem
+from widegp.inference.objective import MapObjective, Problem
 from widegp.inference.optimizers import (
     GAIN,
     Known,
@@ -25,11 +24,11 @@ from widegp.inference.optimizers import (
     Timed,
     adam,
     curvature_at,
+    differences,
     least_gain,
 )
 from widegp.inference.parameters import ParameterSpace, Values
-from widegp.inference.part_hessian import PartHessian, of_more_rows
-from widegp.inference.plan import DIFFERENCES, SURE_ROWS, coarse_sizes, fit_plan
+from widegp.inference.plan import DIFFERENCES, SURE_ROWS, coarse_sizes, fit_plan, parts_below
 from widegp.inference.result import Optimum, Reason
 from widegp.inference.starts import apart, isotropic, optima, spread
 from widegp.inference.watch import Watch
@@ -85,7 +84,7 @@ class Run:
 
     def task(
         self, objective: MapObjective, max_iter: int, known: Known | None = None,
-        elsewhere: PartHessian | None = None,
+        elsewhere: BatchHessian | None = None,
     ) -> Task:  # fmt: skip
         """What an optimiser is given: the objective, of batches if asked for, until the time is up."""
         wrapped = self.journaled(objective)
@@ -93,7 +92,7 @@ class Run:
             wrapped = known.before(wrapped)
         if self.settings.batch_rows is not None and self.settings.name == "adam":
             rng = np.random.default_rng(self.settings.seed)
-            wrapped = _Batches(objective, self.settings.batch_rows, rng, self.journaled)
+            wrapped = Batches(objective, self.settings.batch_rows, rng, self.journaled)
         if self.deadline is not None:
             wrapped = Timed(wrapped, self.deadline)
         following = self.watch.following(objective.space.unpack)
@@ -102,7 +101,7 @@ class Run:
 
     def optimise(
         self, objective: MapObjective, values: Values, max_iter: int, curvature: np.ndarray | None,
-        known: Known | None = None, elsewhere: PartHessian | None = None,
+        known: Known | None = None, elsewhere: BatchHessian | None = None,
     ) -> Optimum:  # fmt: skip
         task, z = self.task(objective, max_iter, known, elsewhere), objective.space.pack(values)
         if self.settings.name == "lbfgs":
@@ -204,7 +203,6 @@ class _Table:
         are those of ``metric``, or of the one under which the targets are likelier.
         """
         run, builder, problem, space = self.run, self.builder, self.problem, self.space
-        elsewhere = PartHessian.of(run.journaled, builder, problem, space)
         done, rounds, evaluations = 0, 0, 0
         path: list[float] = []
         seconds = {"search": 0.0, "optimise": 0.0}
@@ -221,6 +219,20 @@ class _Table:
             if rounds == 1 and _refreshes(builder, space, values) and run.settings.name == "lbfgs":
                 limit = min(limit, FIRST_ROUND_ITERATIONS)
             tick = time.perf_counter()
+            elsewhere = BatchHessian.of(run.journaled, objective, builder.seed)
+            ahead = self._ahead(objective, values, limit, curvature) if rounds == 1 else None
+            if ahead is not None:
+                values, done, limit = space.unpack(ahead.z), done + ahead.n_iter, limit - ahead.n_iter
+                curvature, known = ahead.curvature, None
+                seconds["batch"] = time.perf_counter() - tick
+                run.watch.begin("whole", values)
+                if _stale(builder, layout, problem.kernel_at(values), ahead):
+                    continue
+                tick = time.perf_counter()
+            if elsewhere is not None and "batch" in seconds:
+                # BFGS knows the directions of its steps alone; one of the whole table costs ten of a batch.
+                made = elsewhere(space.pack(values))
+                curvature = curvature if made is None else made
             optimum = run.optimise(objective, values, limit, curvature, known, elsewhere)
             curvature = optimum.curvature
             seconds["optimise"] += time.perf_counter() - tick
@@ -233,6 +245,19 @@ class _Table:
                 break
         whole = replace(optimum, path=tuple(path), n_evaluations=evaluations)
         return Fitted(values, objective, layout, whole, rounds, run, seconds)
+
+    def _ahead(
+        self, objective: MapObjective, values: Values, limit: int, curvature: np.ndarray | None
+    ) -> Optimum | None:
+        """The optimum of a batch of the rows, where the table is large enough for one to go ahead."""
+        run, batch = self.run, None
+        if limit > 0 and run.settings.name == "lbfgs" and not run.late():
+            batch = ahead_of(objective, self.builder.seed)
+        if batch is None:
+            return None
+        run.watch.begin("batch", values)
+        found = run.optimise(batch, values, limit, curvature)
+        return None if found.reason is Reason.FAILED else found
 
 
 class Coarse(NamedTuple):
@@ -294,6 +319,16 @@ def _curvature(fitted: Fitted, rows: int, whole: int) -> np.ndarray | None:
     return None if H is None else of_more_rows(H, objective, optimum.z, rows)
 
 
+def of_more_rows(H: np.ndarray, objective: MapObjective, z: np.ndarray, rows: float) -> np.ndarray:
+    """The Hessian per row H (p, p) of an objective at z, as it would be for ``rows`` rows.
+
+    The prior counts once, however many rows there are: the more of them, the less of it per row. Left as it
+    is, steps along directions that the prior decides would be too short, and many.
+    """
+    prior = differences(objective.prior_gradient, z, objective.prior_gradient(z))
+    return H - prior * (1 / objective.n_rows - 1 / rows)
+
+
 def _has_ard(space: ParameterSpace, values: Values) -> bool:
     return any(values[name].ndim > 0 for name in space.per_input)
 
@@ -325,10 +360,12 @@ def coarse_rows(builder: Builder) -> list[np.ndarray]:
     n = len(builder.X)
     if not builder.approximation.coarse:
         return []
+    neighbors = builder.dials.neighbors if builder.approximation.neighbors else 0
+    most = parts_below(n, neighbors, builder.dials.rank)
     order = np.random.default_rng(builder.seed + 1).permutation(n)
     # Where every block is padded to the same shape, less than a quarter of one takes no less time.
     least = builder.block_rows() // 4 if builder.backend.keeps_shapes else 0
-    return [order[:size] for size in coarse_sizes(n) if size >= least]
+    return [order[:size] for size in coarse_sizes(n) if least <= size <= most]
 
 
 def _with_better_anchors(
@@ -357,24 +394,3 @@ def _stale(builder: Builder, layout: Layout, kernel: Kernel, optimum: Optimum) -
     if optimum.reason in (Reason.BUDGET, Reason.FAILED, Reason.FIXED):
         return False
     return optimum.reason is Reason.MAX_ITER or builder.changed(layout, kernel) > STALE
-
-
-@dataclass
-class _Batches:
-    """The objective estimated at every call from another ``size`` random rows."""
-
-    whole: MapObjective
-    size: int
-    rng: np.random.Generator
-    journaled: Callable[[MapObjective], Objective]
-
-    def __call__(self, z: np.ndarray) -> Answer:
-        likelihood = self.whole.likelihood
-        if not isinstance(likelihood, Family):
-            raise ValueError(
-                "batch_rows needs anchors or neighbours; this approximation uses all rows at once."
-            )
-        n = likelihood.n_rows
-        rows = np.sort(self.rng.choice(n, min(self.size, n), replace=False))
-        # The rows are drawn whether or not the journal knows the answer: a fit gone on with draws the same.
-        return self.journaled(replace(self.whole, likelihood=likelihood.batch(rows)))(z)

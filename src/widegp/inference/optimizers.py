@@ -28,9 +28,10 @@ GTOL = 1e-5
 # within a seventh of a posterior standard deviation of the optimum. Where evaluations cost nothing it goes on
 # to the second and is settled: predictions then have ten digits or more that hang on the data alone.
 GAIN, SMALLEST_GAIN = 1e-2, 1e-14
-# Of a large table a step must gain so many nats a row, and in proportion to the rows above MANY_ROWS: less
-# changes no prediction, and a flat valley would be followed for one evaluation after the other.
-GAIN_PER_ROW, MANY_ROWS = 1e-6, 30_000
+# Of a large table a step must gain so many nats a row, above MANY_ROWS more as the square of the rows, and at
+# most MOST_PER_ROW: less changes no prediction, and a flat valley would be followed for one evaluation after
+# the other.
+GAIN_PER_ROW, MANY_ROWS, MOST_PER_ROW = 1e-6, 30_000, 1e-4
 # Steps by the gradient alone, at most, where not even that is too little.
 SETTLING = 4
 # Parameters few enough for a Hessian by differences.
@@ -46,7 +47,7 @@ FIRST_DECAY, SECOND_DECAY, LEAST_ROOT = 0.9, 0.999, 1e-8
 
 def least_gain(n_rows: float) -> float:
     """Nats that a step must promise on a table of so many rows, beside what is asked of every table."""
-    return GAIN_PER_ROW * n_rows * max(1.0, n_rows / MANY_ROWS)
+    return n_rows * min(GAIN_PER_ROW * max(1.0, n_rows / MANY_ROWS) ** 2, MOST_PER_ROW)
 
 
 class _OutOfTime(Exception):

@@ -38,6 +38,28 @@ SEARCHES, SEARCHES_ARD = 1.2, 2.5
 CURVATURE_DIRECTIONS = 7
 
 
+# Rows of the batch that goes ahead of a large table with neighbours, and for each anchor, at least; how many
+# times as many rows the table has then.
+AHEAD_ROWS, AHEAD_ROWS_PER_ANCHOR, AHEAD_WORTHWHILE = 30_000, 100, 4
+# Evaluations of the whole table after a batch, and what one of the batch takes beside a table of its size:
+# the features of all neighbours of its rows are made, and few rows share them.
+EVALUATIONS_AFTER_BATCH, SCATTERED = 4, 1.5
+
+
+def ahead_rows(n_rows: int, neighbors: int, rank: int) -> int:
+    """Rows of the batch whose optimum is found before the whole table is evaluated; 0 where none is.
+
+    Without neighbours a part of a table is a batch of it, and goes ahead anyway.
+    """
+    batch = max(AHEAD_ROWS, AHEAD_ROWS_PER_ANCHOR * rank)
+    return batch if neighbors and n_rows >= AHEAD_WORTHWHILE * batch else 0
+
+
+def parts_below(n_rows: int, neighbors: int, rank: int) -> int:
+    """The most rows of a part that is fitted by itself: none larger than the batch that follows them."""
+    return ahead_rows(n_rows, neighbors, rank) or n_rows
+
+
 def coarse_sizes(n_rows: int) -> list[int]:
     """n / 4^k, the smallest of at least COARSE_ROWS first, up to n / 4."""
     return [n_rows // 4**k for k in range(19, 0, -1) if n_rows // 4**k >= COARSE_ROWS]
@@ -60,7 +82,9 @@ def fit_plan(
     descents = [("whole", size)]
     if (explores if parts is None else parts) and size.approximation.coarse:
         # One variance serves all inputs there.
-        smaller = [replace(size, n_rows=rows, ard=False) for rows in coarse_sizes(size.n_rows)]
+        largest = parts_below(size.n_rows, size.shape.m, size.shape.r)
+        sizes = [rows for rows in coarse_sizes(size.n_rows) if rows <= largest]
+        smaller = [replace(size, n_rows=rows, ard=False) for rows in sizes]
         descents = [("coarse", part) for part in smaller] + descents
     evaluations, chosen = EVALUATIONS_FIRST, False
     for name, part in descents:
@@ -68,6 +92,14 @@ def fit_plan(
         most = max_iter if to_the_end else min(expected, EVALUATIONS_PER_ITERATION * max_iter)
         if name == "coarse" and part.n_rows * CURVATURE_DIRECTIONS <= DIFFERENCES * size.n_rows:
             most += CURVATURE_DIRECTIONS
+        ahead = ahead_rows(part.n_rows, part.shape.m, part.shape.r) if name == "whole" else 0
+        if ahead and not to_the_end:
+            before = _descent(name, part, rates, most, chosen).before
+            each = SCATTERED * evaluation_seconds(replace(part, n_rows=ahead), rates)
+            stages.append(Stage("batch", ahead, before, each, most))
+            after = min(most, EVALUATIONS_AFTER_BATCH)
+            stages.append(Stage(name, part.n_rows, 0.0, evaluation_seconds(part, rates), after))
+            continue
         stages.append(_descent(name, part, rates, most, chosen))
         evaluations, chosen = EVALUATIONS_NEXT, part.n_rows >= SURE_ROWS
     return (*stages, *_afterwards(size, rates))
