@@ -55,7 +55,7 @@ bench: $(STAMP) ## run the benchmarks (ARGS="peers" picks some; peers: pip insta
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
 league: $(STAMP_LEAGUE) ## models side by side on every table (hours; goes on where it stopped)
-	for study in league sensitivity ablation; do \
+	for study in league sensitivity ablation metric; do \
 		$(BIN)/python -m benchmarks.league.run $$study --threads 2 $(ARGS) || exit 1; done
 	$(BIN)/python -m benchmarks.league.run scaling --threads $$(nproc) $(ARGS)
 	$(MAKE) league-page

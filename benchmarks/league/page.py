@@ -34,6 +34,8 @@ def made(folder: Path = FOLDER) -> tuple[str, dict[str, Any]]:
         "ablation": page_studies.parts,
         "scaling": page_studies.clusters,
     }
+    text, _ = page_studies.metrics(standings.load("metric", folder), rows)
+    parts.append(text)
     for study, section in studies.items():
         text, pictures = section(standings.load(study, folder))
         parts.append(text)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.league import ablation, figures, scaling, sensitivity
+from benchmarks.league import ablation, figures, metric, scaling, sensitivity
 from benchmarks.league.words import counted, listed, number, table
 from widegp import budget
 
@@ -16,6 +16,7 @@ from widegp import budget
 NEAR = 0.01
 EXTRAPOLATED = (1e6, 1e7, 1e8)
 CLUSTERS = (16, 128)
+COLUMNS_OF_METRICS = ("default", *metric.METRICS)
 Section = tuple[str, dict[str, Any]]
 
 
@@ -145,6 +146,32 @@ One part of the default replaced at a time: score without the part less score wi
 numbers are what the part is worth. {counted(int(done), "fit")}, means over the splits that both have.
 
 """ + "\n\n".join(blocks)
+    return text, {}
+
+
+def metrics(rows: pd.DataFrame, league: pd.DataFrame) -> Section:
+    """The default beside plain fits with one variance for all inputs and with one for each, fold by fold."""
+    heading = "One variance for all inputs, or one for each"
+    if rows.empty or league.empty:
+        return not_run(heading, "metric")
+    named = _settings(rows).rename(columns={"metric": "name"})
+    default = league[(league["model"] == "widegp") & (league["status"] == "ok")].assign(name="default")
+    both = pd.concat([named, default])
+    cells = []
+    for of in metric.TABLES:
+        here = both[both["table"] == of]
+        wide = here.pivot_table(index="fold", columns="name", values=["rmse", "nll"]).dropna()
+        if len(wide):
+            mean = wide.mean()
+            told = [f"{number(mean['rmse', k], 4)}, {number(mean['nll', k])}" for k in COLUMNS_OF_METRICS]
+            cells.append([of, str(len(wide)), *told])
+    head = ["table", "folds", "the default", "one for all", "one for each"]
+    text = f"""## {heading}
+
+RMSE/sd and NLL, means over the folds that all three were run on; the last two are plain fits (no warp, one
+noise, no averages, no trees). NLL counts densities up to 1,000.
+
+{table(head, cells)}"""
     return text, {}
 
 

@@ -41,9 +41,10 @@ CURVATURE_DIRECTIONS = 7
 # Rows of the batch that goes ahead of a large table with neighbours, and for each anchor, at least; how many
 # times as many rows the table has then.
 AHEAD_ROWS, AHEAD_ROWS_PER_ANCHOR, AHEAD_WORTHWHILE = 30_000, 100, 4
-# Evaluations of the whole table after a batch, and what one of the batch takes beside a table of its size:
-# the features of all neighbours of its rows are made, and few rows share them.
-EVALUATIONS_AFTER_BATCH, SCATTERED = 4, 1.5
+# Evaluations of the whole table after a batch, whose neighbours have mostly moved by then; what one of the
+# batch takes beside a table of its size: the features of all neighbours of its rows are made, and few rows
+# share them.
+EVALUATIONS_AFTER_BATCH, SEARCHES_AFTER_BATCH, SCATTERED = 4, 0.8, 2.0
 
 
 def ahead_rows(n_rows: int, neighbors: int, rank: int) -> int:
@@ -56,8 +57,9 @@ def ahead_rows(n_rows: int, neighbors: int, rank: int) -> int:
 
 
 def parts_below(n_rows: int, neighbors: int, rank: int) -> int:
-    """The most rows of a part that is fitted by itself: none larger than the batch that follows them."""
-    return ahead_rows(n_rows, neighbors, rank) or n_rows
+    """The most rows of a part that is fitted by itself: where a batch follows, enough for the largest of the
+    quarters to choose the metric of the anchors."""
+    return 4 * SURE_ROWS if ahead_rows(n_rows, neighbors, rank) else n_rows
 
 
 def coarse_sizes(n_rows: int) -> list[int]:
@@ -94,12 +96,8 @@ def fit_plan(
             most += CURVATURE_DIRECTIONS
         ahead = ahead_rows(part.n_rows, part.shape.m, part.shape.r) if name == "whole" else 0
         if ahead and not to_the_end:
-            before = _descent(name, part, rates, most, chosen).before
-            each = SCATTERED * evaluation_seconds(replace(part, n_rows=ahead), rates)
-            stages.append(Stage("batch", ahead, before, each, most))
-            after = min(most, EVALUATIONS_AFTER_BATCH)
-            stages.append(Stage(name, part.n_rows, 0.0, evaluation_seconds(part, rates), after))
-            continue
+            stages += _with_batch(part, rates, ahead, _descent(name, part, rates, most, chosen))
+            break
         stages.append(_descent(name, part, rates, most, chosen))
         evaluations, chosen = EVALUATIONS_NEXT, part.n_rows >= SURE_ROWS
     return (*stages, *_afterwards(size, rates))
@@ -114,6 +112,17 @@ def _descent(name: str, size: Size, rates: Calibration, evaluations: float, chos
         # The likelier of two sets of anchors is kept, and with it its evaluation.
         before += each
     return Stage(name, size.n_rows, before, each, evaluations)
+
+
+def _with_batch(size: Size, rates: Calibration, rows: int, alone: Stage) -> tuple[Stage, Stage]:
+    """A batch of so many ``rows``, and what the table takes after it instead of ``alone``."""
+    batch = SCATTERED * evaluation_seconds(replace(size, n_rows=rows), rates)
+    before = SEARCHES_AFTER_BATCH * search_seconds(size, rates) + (1 + CURVATURE_DIRECTIONS) * batch / 2
+    few = min(alone.evaluations, EVALUATIONS_AFTER_BATCH)
+    return (
+        Stage("batch", rows, alone.before, batch, alone.evaluations),
+        Stage("whole", size.n_rows, before, alone.each, few),
+    )
 
 
 def _afterwards(size: Size, rates: Calibration) -> tuple[Stage, Stage]:
