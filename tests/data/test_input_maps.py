@@ -70,6 +70,15 @@ def test_beyond_the_training_rows_the_score_goes_on_straight():
     assert out[3] - out[4] == pytest.approx(out[4] - out[5]) and out[4] < out[3]
 
 
+def test_values_apart_by_rounding_do_not_send_new_rows_to_infinity():
+    x = np.concatenate([1e-16 * np.arange(300), np.random.default_rng(5).normal(3, 1, 700)])[:, None]
+    scaler = QuantileScaler.fit(x)
+    inside = np.ptp(scaler.transform(x))
+    beyond = np.array([[-0.01 * np.ptp(x)], [x.max() + 0.01 * np.ptp(x)]])
+    assert np.abs(scaler.transform(beyond)).max() < 3 * inside
+    np.testing.assert_allclose(scaler.inverse(scaler.transform(beyond)), beyond, rtol=1e-12)
+
+
 def test_a_linear_map_comes_back_exactly_where_it_is_square_and_to_the_nearest_where_it_is_not():
     rng = np.random.default_rng(3)
     X = table(4)

@@ -23,8 +23,9 @@ from widegp.registry import saveable
 
 # Knots of a column, at most: evenly spaced in its normal scores.
 KNOTS = 512
-# Beyond the training rows a column goes on straight, as steeply as its outermost twentieth does on average.
-TAIL = 0.05
+# Beyond the training rows a column goes on straight, as steeply as its outermost twentieth does on average,
+# but at most so many times as steeply as the whole: outermost values may differ by rounding alone.
+TAIL, STEEPEST = 0.05, 100.0
 
 
 class InputMap(Protocol):
@@ -76,7 +77,7 @@ class QuantileScaler:
 
     def inverse(self, X: ArrayLike) -> np.ndarray:
         """The x with z(x) = x~; X~ (n, I) -> (n, I)."""
-        return self._through(X, self.scores, self.knots, self._slopes(self.scores, self.knots))
+        return self._through(X, self.scores, self.knots, 1 / self._forward)
 
     @property
     def _own(self) -> list[slice]:
@@ -85,11 +86,8 @@ class QuantileScaler:
 
     @cached_property
     def _forward(self) -> np.ndarray:
-        return self._slopes(self.knots, self.scores)
-
-    def _slopes(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Slopes below and above the points of each column, (I, 2)."""
-        found = [tail_slopes(left[own], right[own], self.scores[own]) for own in self._own]
+        """Slopes of z below and above the knots of each column, (I, 2)."""
+        found = [tail_slopes(self.knots[own], self.scores[own]) for own in self._own]
         return np.array(found).reshape(-1, 2)
 
     def _through(self, X: ArrayLike, left: np.ndarray, right: np.ndarray, slopes: np.ndarray) -> np.ndarray:
@@ -185,12 +183,14 @@ def _curve(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return knots, scores
 
 
-def tail_slopes(left: np.ndarray, right: np.ndarray, scores: np.ndarray) -> tuple[float, float]:
-    """Slopes below and above the points (left, right); 1 where there is but one point."""
-    if len(left) == 1:
+def tail_slopes(knots: np.ndarray, scores: np.ndarray) -> tuple[float, float]:
+    """Slopes of the scores below and above the knots of a column; 1 where there is but one."""
+    if len(knots) == 1:
         return 1.0, 1.0
     tail = TAIL * (scores[-1] - scores[0])
     low = max(1, int(np.searchsorted(scores, scores[0] + tail)))
-    high = min(len(left) - 2, int(np.searchsorted(scores, scores[-1] - tail)))
-    below = (right[low] - right[0]) / (left[low] - left[0])
-    return below, (right[-1] - right[high]) / (left[-1] - left[high])
+    high = min(len(knots) - 2, int(np.searchsorted(scores, scores[-1] - tail)))
+    below = (scores[low] - scores[0]) / (knots[low] - knots[0])
+    above = (scores[-1] - scores[high]) / (knots[-1] - knots[high])
+    most = STEEPEST * (scores[-1] - scores[0]) / (knots[-1] - knots[0])
+    return float(min(below, most)), float(min(above, most))

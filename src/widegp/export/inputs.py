@@ -56,7 +56,7 @@ def _by_rank(x: Node, scaler: QuantileScaler) -> Node:
     inside = graph.make("Max", graph.make("Min", inside, high), low)
     first = np.array([scaler.knots[own][0] for own in columns])
     last = np.array([scaler.knots[own][-1] for own in columns])
-    ends = [tail_slopes(scaler.knots[own], scaler.scores[own], scaler.scores[own]) for own in columns]
+    ends = [tail_slopes(scaler.knots[own], scaler.scores[own]) for own in columns]
     below, above = np.array(ends).T
     return inside + below * minimum(x - first, 0.0) + above * maximum(x - last, 0.0)
 
