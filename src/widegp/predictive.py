@@ -22,10 +22,9 @@ from widegp.conformal import ConformalCalibration
 from widegp.data.preprocessing import TargetScaler
 from widegp.fitted_warp import FittedWarp
 from widegp.metrics import standard_score
+from widegp.roots import crossings
 from widegp.tails import Tails
 
-# Halvings of an interval after which two doubles of one magnitude have no number between them.
-HALVINGS = 64
 # Levels between which an integral over y is made panel by panel; less than 1e-15 lies beyond the outermost.
 PANELS = ndtr(np.arange(-8.0, 9.0))
 
@@ -231,14 +230,24 @@ class Tailed(Predictive):
         parts = [replace(self.gaussian, sd_z=self.gaussian.sd_z * c) for c in self.tails.factors]
         return Mixture(parts, self.tails.weights)
 
+    @cached_property
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and sd of y, (q,) each, of Gaussians of all widths at once."""
+        own, weights = self.gaussian, self.tails.weights
+        means, sds = own.warp.moments(own.mean_z, own.sd_z * self.tails.factors[:, None])
+        mean = weights @ means
+        sd = np.sqrt(weights @ (sds**2 + (means - mean) ** 2))
+        # Tails are symmetric: without a warp they leave the mean where it is, to the last bit.
+        mean = own.mean_z if own.warp.name == "none" else mean
+        return own.target.inverse_mean(mean), own.target.inverse_sd(sd)
+
     @property
     def mean(self) -> np.ndarray:
-        # Tails are symmetric: without a warp they leave the mean where it is, to the last bit.
-        return self.gaussian.mean if self.gaussian.warp.name == "none" else self._mixture.mean
+        return self._moments[0]
 
     @property
     def sd(self) -> np.ndarray:
-        return self._mixture.sd
+        return self._moments[1]
 
     @property
     def latent(self) -> WarpedGaussian:
@@ -257,7 +266,8 @@ class Tailed(Predictive):
         return self.tails.to_normal(self.gaussian.normal_score(y))
 
     def cdf(self, y: ArrayLike) -> np.ndarray:
-        return self._mixture.cdf(y)
+        """sum_k w_k Phi(t / c_k), t the normal score of y without tails."""
+        return ndtr(self.gaussian.normal_score(y)[..., None] / self.tails.factors) @ self.tails.weights
 
     def log_density(self, y: ArrayLike) -> np.ndarray:
         return self._mixture.log_density(y)
@@ -331,15 +341,10 @@ class Mixture(Predictive):
         return logsumexp(np.stack(parts), axis=0)
 
     def quantile(self, levels: ArrayLike) -> np.ndarray:
-        """By bisection between the smallest and the largest of the parts' quantiles, which hold it."""
+        """Found between the smallest and the largest of the parts' quantiles, which hold it."""
         levels = np.atleast_1d(np.asarray(levels, float))
         ends = np.stack([part.quantile(levels) for part in self.parts])
-        lower, upper = ends.min(0), ends.max(0)
-        for _ in range(HALVINGS):
-            middle = lower + (upper - lower) / 2
-            below = self.cdf(middle) < levels
-            lower, upper = np.where(below, middle, lower), np.where(below, upper, middle)
-        return upper
+        return crossings(lambda y, rows: self[rows].cdf(y) - levels, ends.min(0), ends.max(0))
 
     def crps(self, y: ArrayLike, panels: np.ndarray | None = None) -> np.ndarray:
         """sum_j w_j CRPS_j(y) - int sum_j w_j (F_j(t) - F(t))^2 dt, (q,).
