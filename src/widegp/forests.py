@@ -6,7 +6,8 @@ A row does not walk. The leaves of a tree are numbered from left to right, and e
 each of them. A node x_j <= s whose answer is no clears the bits of its left side; when all nodes have been
 asked, in any order, the lowest bit that is left is the row's leaf (QuickScorer: Lucchese and others, 2015).
 Nodes are compared with hundreds of rows by a few vector instructions each, where a walk waits for memory at
-every step. A few rows at a time do walk.
+every step. A few rows at a time do walk, each down many trees at once, so that it waits for all of them
+together.
 
 Inputs are replaced by their ranks among the thresholds of the forest: x <= s where rank(x) <= rank(s).
 """
@@ -18,7 +19,6 @@ from typing import Self
 
 import numpy as np
 
-from widegp.boosting import bin_codes
 from widegp.jit import COMPILED, njit
 from widegp.threads import in_threads
 
@@ -28,6 +28,8 @@ FULL = np.uint16(2**BITS - 1)
 # Rows that one thread takes at a time, and below how many of them each row walks.
 PART_ROWS = 512
 FEW_ROWS = 16
+# Trees that a row walks down at once.
+TOGETHER = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +38,7 @@ class Forest:
 
     Fields
     ------
-    thresholds : of every input, sorted.
+    thresholds : of one input after the other, sorted in each.    begins : (I + 1,) where those of each start.
     nodes : (T, 4) input, rank of the threshold, and how far on the left and the right child are; leaves have
         input ``FULL``. Eight bytes each, so that a walk reads one line of memory a step.
     value : (T,) of the leaves.    roots : (t,) where each tree starts.
@@ -45,7 +47,8 @@ class Forest:
     leaves : the values of the leaves, from left to right.    firsts : (t + 1,) where those of each start.
     """
 
-    thresholds: list[np.ndarray]
+    thresholds: np.ndarray
+    begins: np.ndarray
     nodes: np.ndarray
     value: np.ndarray
     roots: np.ndarray
@@ -78,7 +81,8 @@ class Forest:
         leaves = np.empty(len(leaf))
         leaves[firsts[np.searchsorted(roots, leaf, side="right") - 1] + first[leaf]] = value[leaf]
         ends = np.append(np.searchsorted(node, roots), len(node))
-        return cls(thresholds, nodes, value, roots, tests, ends, leaves, firsts)
+        begins = np.cumsum([0, *(len(values) for values in thresholds)])
+        return cls(np.concatenate(thresholds), begins, nodes, value, roots, tests, ends, leaves, firsts)
 
     def sums(self, X: np.ndarray, starts: np.ndarray) -> np.ndarray:
         """Of rows X (n, I), over the trees starts_k to starts_k+1 for each k: (n, K)."""
@@ -87,7 +91,7 @@ class Forest:
         return np.concatenate([np.empty((0, len(starts) - 1)), *made])
 
     def _of_few(self, X: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        ranks, out = bin_codes(X, self.thresholds, np.uint16), np.empty((len(starts) - 1, len(X)))
+        ranks, out = self._ranks(X), np.empty((len(starts) - 1, len(X)))
         if not COMPILED:
             return self._plainly(ranks, starts).T
         if len(X) < FEW_ROWS:
@@ -95,6 +99,16 @@ class Forest:
         else:
             _compare(ranks, self.tests, self.ends, self.leaves, self.firsts, starts, out)
         return out.T
+
+    def _ranks(self, X: np.ndarray) -> np.ndarray:
+        """How many thresholds of its input lie below each entry of X (n, I): (I, n)."""
+        out = np.empty((len(self.begins) - 1, len(X)), np.uint16)
+        if COMPILED:
+            _rank(X, self.thresholds, self.begins, out)
+            return out
+        for j, own in enumerate(out):
+            own[:] = np.searchsorted(self.thresholds[self.begins[j] : self.begins[j + 1]], X[:, j])
+        return out
 
     def _plainly(self, ranks: np.ndarray, starts: np.ndarray) -> np.ndarray:
         """`_walk` by NumPy, all trees at once, for machines without Numba: (K, n)."""
@@ -137,16 +151,54 @@ def _cleared(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _rank(X, thresholds, begins, out):  # type: ignore[no-untyped-def]
+    """out (I, n): how many thresholds of its input lie below each entry of X (n, I), by halving."""
+    for j in range(out.shape[0]):
+        for i in range(X.shape[0]):
+            low, high = begins[j], begins[j + 1]
+            while low < high:
+                middle = (low + high) >> 1
+                if thresholds[middle] < X[i, j]:
+                    low = middle + 1
+                else:
+                    high = middle
+            out[j, i] = low - begins[j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _walk(ranks, nodes, value, roots, starts, out):  # type: ignore[no-untyped-def]
-    """out (K, n): every row of ranks (I, n) goes from the root of each tree to its leaf."""
+    """out (K, n): every row of ranks (I, n) goes from the root of each tree to its leaf.
+
+    A tree that has come to its leaf makes way for the next. Leaves are added up in the order of the trees.
+    """
+    first, last = starts[0], starts[-1]
+    leaf = np.empty(last - first, np.int64)
+    node, tree = np.empty(TOGETHER, np.int64), np.empty(TOGETHER, np.int64)
     out[:] = 0.0
-    for k in range(starts.size - 1):
-        for tree in range(starts[k], starts[k + 1]):
-            for i in range(ranks.shape[1]):
-                node = roots[tree]
-                while nodes[node, 0] != FULL:
-                    node += nodes[node, 2 if ranks[nodes[node, 0], i] <= nodes[node, 1] else 3]
-                out[k, i] += value[node]
+    for i in range(ranks.shape[1]):
+        busy = min(TOGETHER, last - first)
+        ahead = first + busy
+        for j in range(busy):
+            node[j], tree[j] = roots[first + j], first + j
+        while busy > 0:
+            j = 0
+            while j < busy:
+                at = node[j]
+                feature = nodes[at, 0]
+                if feature != FULL:
+                    node[j] = at + nodes[at, 2 if ranks[feature, i] <= nodes[at, 1] else 3]
+                    j += 1
+                    continue
+                leaf[tree[j] - first] = at
+                if ahead < last:
+                    node[j], tree[j] = roots[ahead], ahead
+                    ahead += 1
+                else:
+                    busy -= 1
+                    node[j], tree[j] = node[busy], tree[busy]
+        for k in range(starts.size - 1):
+            for t in range(starts[k], starts[k + 1]):
+                out[k, i] += value[leaf[t - first]]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
