@@ -15,13 +15,14 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
-from typing import Self
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 import scipy.linalg
 import scipy.optimize
 
-from widegp.compute.backend import choose_backend
+from widegp.compute.backend import Backend, choose_backend
 from widegp.kernels.closed import Tanh
 from widegp.registry import saveable
 from widegp.threads import in_threads
@@ -61,19 +62,27 @@ class NoiseModel:
 
     def spread(self, X: np.ndarray) -> np.ndarray:
         """Noise variances of the rows X (q, I), in units of sigma_eps2: (q,)."""
-        X, kernel = X if self.before is None else X @ self.before, self.kernel
-        backend = choose_backend(kernel)
+        X = X if self.before is None else X @ self.before
+        backend, kernel, points = self._beside
         size = DEVICE_ROWS if backend.pads else PART_ROWS
         parts = [slice(start, start + size) for start in range(0, len(X), size)]
 
         def of(part: slice) -> np.ndarray:
-            return np.asarray(backend.cross(kernel, X[part], self.points) @ self.weights)
+            return np.asarray(backend.cross(kernel, X[part], points) @ self.weights)
 
         with backend.scope():
             # JAX's precision belongs to a thread, and its programs have threads of their own.
             made = [of(part) for part in parts] if backend.pads else in_threads(of, parts)
         h = np.concatenate([np.empty(0), *made])
         return np.exp(self.strength * np.clip(h, -LIMIT, LIMIT))
+
+    @cached_property
+    def _beside(self) -> tuple[Backend, Tanh, Any]:
+        """What sets rows beside the points, K_h, and the points as it takes them."""
+        kernel = self.kernel
+        backend = choose_backend(kernel)
+        with backend.scope():
+            return backend, kernel, backend.fixed(kernel, self.points)
 
     @property
     def kernel(self) -> Tanh:

@@ -65,7 +65,9 @@ class Posterior(Protocol):
     noise: float
 
     def numbers(self) -> Any:
-        """The kernel and the arrays that ``mean`` and ``moments`` take between backend and rows, by name."""
+        """The kernel, the points that it sets beside new rows, and the other arrays that ``mean`` and
+        ``moments`` take between backend and rows, by name.
+        """
 
     def bytes_per_row(self, neighbors: int) -> int: ...
 
@@ -175,16 +177,17 @@ class Predictor:
     def given(self, group: Group, kept: Cache) -> tuple[np.ndarray, Any]:
         """The training rows (m, I) of a group, and what ``kept`` keeps of them, or is made of them now."""
         assert self.rows is not None
-        found, rows = kept.get(group.cell), self.rows.taken(group.near, self.noise)
-        if found is None:
-            posterior: Any = self.posterior
-            make = self.backend.compiled(type(posterior).given, self.backend)
-            factor, weights = make(self._resident, *rows)
-            self.rows.check(factor.e)
-            self.factors.put(group.cell, factor)
-            self.weights.put(group.cell, weights)
-            found = weights if kept is self.weights else factor
-        return rows[0], found
+        found = kept.get(group.cell)
+        if found is not None:
+            return self.rows.X[group.near], found
+        rows = self.rows.taken(group.near, self.noise)
+        posterior: Any = self.posterior
+        make = self.backend.compiled(type(posterior).given, self.backend)
+        factor, weights = make(self._resident, *rows)
+        self.rows.check(factor.e)
+        self.factors.put(group.cell, factor)
+        self.weights.put(group.cell, weights)
+        return rows[0], weights if kept is self.weights else factor
 
     def _by_engine(self, formula: str, X: np.ndarray, out: np.ndarray) -> None:
         """A block for each cell, with its training rows for a halo, where the engine has its devices."""
@@ -217,7 +220,8 @@ class Predictor:
         with self.backend.scope():
             numbers = self.posterior.numbers()
             kernel, *arrays = numbers
-            return type(numbers)(kernel, *(self.backend.xp.asarray(part) for part in arrays))
+            points, *others = (self.backend.xp.asarray(part) for part in arrays)
+            return type(numbers)(kernel, self.backend.fixed(kernel, points), *others)
 
     def _factor(self, group: Group) -> Any:
         return self.given(group, self.factors)[1].V

@@ -141,8 +141,11 @@ class Backend(Protocol):
     def inner(self, left: Array, right: Array) -> Array:
         """left' right, for both with many rows."""
 
-    def cross(self, kernel: Kernel, X: Array, Z: Array) -> Array:
-        """K(X, Z)."""
+    def fixed(self, kernel: Kernel, Z: Array) -> Any:
+        """Points Z (p, I) for `cross`, with what it makes of them, where it is asked again and again."""
+
+    def cross(self, kernel: Kernel, X: Array, Z: Any) -> Array:
+        """K(X, Z), for Z an array or `fixed`."""
 
     def cross_pullback(self, kernel: Kernel, X: Array, Z: Array, cotangent: Cotangent) -> Any: ...
 

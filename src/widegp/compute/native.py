@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -24,6 +24,13 @@ PARALLEL_FACTOR = 1500
 COMPLEX_STEP = 1e-40
 
 Closed = Any  # a ClosedForm: `choose_backend` gives other kernels to XLA
+
+
+class FixedPoints(NamedTuple):
+    """Points Z (p, I) times sigma_u2, and the `native_arc.row_scales` of each (3, p)."""
+
+    scaled: np.ndarray
+    scales: np.ndarray
 
 
 class NativeBackend:
@@ -87,18 +94,23 @@ class NativeBackend:
             return matrix
         return np.multiply(matrix, scale[:, None], out=self._pool.take(*matrix.shape))
 
-    def cross(self, kernel: Closed, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
-        if len(X) == 0 or len(Z) == 0:
-            return np.empty((len(X), len(Z)))
+    def fixed(self, kernel: Closed, Z: np.ndarray) -> FixedPoints:
         arc = kernel.arc()
-        right = Z * arc.sigma_u2
+        return FixedPoints(Z * arc.sigma_u2, native_arc.scales(arc, Z))
+
+    def cross(self, kernel: Closed, X: np.ndarray, Z: np.ndarray | FixedPoints) -> np.ndarray:
+        right, scales_Z = Z if isinstance(Z, FixedPoints) else self.fixed(kernel, Z)
+        width = len(right)
+        if len(X) == 0 or width == 0:
+            return np.empty((len(X), width))
+        arc = kernel.arc()
         sigma_a2, coefficients = float(arc.sigma_a2), native_arc.coefficients(arc)
-        scales, scales_Z = native_arc.scales(arc, X), native_arc.scales(arc, Z)
-        K = self._pool.take(len(X), len(Z))
+        scales = native_arc.scales(arc, X)
+        K = self._pool.take(len(X), width)
 
         def work(rows: slice) -> None:
-            scratch = np.empty((4, len(Z)))
-            for few in runs(rows, _cached_rows(len(Z))):
+            scratch = np.empty((4, width))
+            for few in runs(rows, _cached_rows(width)):
                 np.matmul(X[few], right.T, out=K[few])
                 native_arc.values(K, few.start, few.stop, sigma_a2, coefficients, scales, scales_Z, scratch)
 

@@ -25,6 +25,8 @@ RUN_ROWS = 16_384
 CANDIDATES = 4
 # Cells with the nearest centres, in which the row nearest to a point is looked for.
 PROPOSED = 4
+# Bytes of the rows of all cells in single precision, up to which they are kept between searches.
+KEPT_BYTES = 32 * 2**20
 
 
 class CellTable(NamedTuple):
@@ -55,6 +57,7 @@ class Cells:
     count: int
     first: Cells | None = field(default=None, repr=False)
     _around: dict[int, np.ndarray] = field(default_factory=dict, repr=False)
+    _kept: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, points: np.ndarray, cell_rows: int, count: int, laid: int | None = None) -> Cells:
@@ -114,7 +117,7 @@ class Cells:
         )
         used, starts = np.unique(cells.ravel()[order], return_index=True)
         for cell, places in zip(used, np.split(order, starts)[1:], strict=True):
-            members, halves = _halved(self.points[self.members[cell]] - middle)
+            members, halves = self._members_of(int(cell))
             scores = halves - moved[places // count] @ members.T
             nearest.ravel()[places] = self.members[cell][scores.argmin(axis=1)]
         exact = np.empty(cells.shape)
@@ -122,6 +125,15 @@ class Cells:
             apart = points - self.points[rows]
             own[:] = np.einsum("qe,qe->q", apart, apart)
         return np.where(exact == exact.min(axis=1, keepdims=True), cells, len(self.centres)).min(axis=1)
+
+    def _members_of(self, cell: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows p of a cell as p - m (M, E) and |p - m|^2 / 2 (M,), in single precision."""
+        found = self._kept.get(cell)
+        if found is None:
+            found = _halved(self.points[self.members[cell]] - self._centred[0])
+            if 4 * self.points.size <= KEPT_BYTES:
+                self._kept[cell] = found
+        return found
 
     @property
     def table_bytes(self) -> int:
