@@ -24,6 +24,8 @@ from widegp.inference.starts import DESCENTS, LONG, ROUGH, ROUGHNESS, SHORT
 # Evaluations until a stage has converged: one that knows nothing of the curvature, one that knows it from the
 # stage before, and one with a variance per input. Four tables took 32 to 83, 4 to 37 and 79 to 122.
 EVALUATIONS_FIRST, EVALUATIONS_NEXT, EVALUATIONS_ARD = 60, 10, 110
+# The same where many rows follow on a part: of 25,000 to 100,000 rows three to five evaluations were enough.
+MANY_ROWS, EVALUATIONS_MANY = 20_000, 5
 # Of the short descents of a start, those that go on, and an eigendecomposition in evaluations.
 CONTINUED, PROFILE = 2, 1.6
 # Points of the design of K_mix: two places, and two shares of the smooth part except where it is rough.
@@ -88,9 +90,10 @@ def fit_plan(
         sizes = [rows for rows in coarse_sizes(size.n_rows) if rows <= largest]
         smaller = [replace(size, n_rows=rows, ard=False) for rows in sizes]
         descents = [("coarse", part) for part in smaller] + descents
-    evaluations, chosen = EVALUATIONS_FIRST, False
-    for name, part in descents:
-        expected = EVALUATIONS_ARD if part.ard else evaluations
+    chosen = False
+    for k, (name, part) in enumerate(descents):
+        later = EVALUATIONS_MANY if part.n_rows >= MANY_ROWS else EVALUATIONS_NEXT
+        expected = EVALUATIONS_ARD if part.ard else later if k else EVALUATIONS_FIRST
         most = max_iter if to_the_end else min(expected, EVALUATIONS_PER_ITERATION * max_iter)
         if name == "coarse" and part.n_rows * CURVATURE_DIRECTIONS <= DIFFERENCES * size.n_rows:
             most += CURVATURE_DIRECTIONS
@@ -99,7 +102,7 @@ def fit_plan(
             stages += _with_batch(part, rates, ahead, _descent(name, part, rates, most, chosen))
             break
         stages.append(_descent(name, part, rates, most, chosen))
-        evaluations, chosen = EVALUATIONS_NEXT, part.n_rows >= SURE_ROWS
+        chosen = part.n_rows >= SURE_ROWS
     return (*stages, *_afterwards(size, rates))
 
 
