@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -42,6 +41,7 @@ import pandas as pd
 from benchmarks.tables import frame_and_test, load
 from widegp import TableModel, WideGPRegressor, forests
 from widegp.fitted import FittedGP
+from widegp.measure import peak_bytes
 from widegp.trees import TreesInput
 
 HELD = 1500
@@ -172,7 +172,7 @@ def cli(asked: argparse.Namespace) -> None:
         told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     print(
         f"{asked.rows:,} rows in {told['seconds']:.0f} s, {asked.rows / told['seconds']:,.0f} rows/s; peak"
-        f" {told['peak'] / 2**20:.2f} GiB; after a tenth, {told['elapsed']:.1f} s, the bar said"
+        f" {told['peak'] / 2**30:.2f} GiB; after a tenth, {told['elapsed']:.1f} s, the bar said"
         f" {told['left']:.1f} s, which was {told['took']:.1f} s: {told['left'] / told['took'] - 1:+.0%}"
     )
 
@@ -195,7 +195,7 @@ def watched(model: str, table: str, out: str) -> None:
         def __exit__(self, *_: object) -> None:
             done, total = self.seen[-1][0], self.seen[-1][1]
             _, elapsed, left = next(seen for seen in self.seen if seen[0] >= done / 10)
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            peak = peak_bytes()
             told = {"seconds": total, "elapsed": elapsed, "left": left, "took": total - elapsed, "peak": peak}
             print(json.dumps(told))
 

@@ -79,13 +79,14 @@ class PeakMemory:
     def __init__(self) -> None:
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
-        self.start = _peak_bytes()
+        self.start = peak_bytes()
 
     def bytes(self) -> int:
-        return max(0, _peak_bytes() - self.start)
+        return max(0, peak_bytes() - self.start)
 
 
-def _peak_bytes() -> int:
+def peak_bytes() -> int:
+    """The most resident memory that this process has had."""
     # ru_maxrss of a child process begins at its parent's memory; VmHWM does not.
     with suppress(OSError):
         found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())

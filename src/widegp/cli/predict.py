@@ -32,7 +32,7 @@ BATCH_ROWS = 32768
 BATCH_ROWS_SLOW = 1024
 OUTSIDE = "outside"
 # Of the memory that a predictor keeps for later calls; the whole process then stays below a gibibyte.
-KEPT_SHARE = 0.25
+KEPT_SHARE = 0.1
 # Batches whose pace tells when the rest will be done.
 PACE_BATCHES = 8
 
@@ -138,6 +138,9 @@ def _stream(
 
 def keep_little(regressor: Any) -> None:
     """A table is read once, in order: leave its batches most of the memory for work kept between calls."""
+    from widegp.data.arrays import with_few_heaps
+
+    with_few_heaps()
     models = regressor.fitted_ if isinstance(regressor.fitted_, tuple) else (regressor.fitted_,)
     made = tuple(model.predicting_on(model.predictor.engine, KEPT_SHARE / len(models)) for model in models)
     regressor.fitted_ = made if isinstance(regressor.fitted_, tuple) else made[0]
