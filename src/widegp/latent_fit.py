@@ -95,7 +95,7 @@ def _latent_fit(estimator: Any, builder: Builder, response: Response | ClassResp
     if isinstance(response, ClassResponse):
         problem = ClassProblem(kernel, response, priors)
     else:
-        problem, psi = LatentProblem(kernel, response, priors), np.log(response.likelihood.psi)
+        problem, psi = LatentProblem(kernel, response, priors), response.likelihood.z
     start = start_values(kernel, 1.0, psi, n_inputs if _by_input(estimator) else None)
     del start["sigma_eps2"]
     by_input = resolve_priors(estimator.priors, kernel, n_inputs, True)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from likelihoods.cases import IDS, LIKELIHOODS, mp_log_p, targets
+from widegp.inference.parameters import declared_parameters
+from widegp.kernels import NAMES as KERNELS
 from widegp.likelihoods import (
     NAMES,
     Bernoulli,
@@ -192,7 +194,12 @@ def test_names_parameters_and_exposure():
         likelihood = make_likelihood(name)
         assert likelihood.name == name
         assert likelihood.with_psi(likelihood.psi) == likelihood
+        np.testing.assert_allclose(likelihood.with_z(likelihood.z).psi, likelihood.psi, rtol=1e-14)
         assert all(p.lower < v < p.upper for p, v in zip(likelihood.parameters, likelihood.psi, strict=True))
+        assert all(p.title and p.meaning.endswith(".") for p in likelihood.parameters)
+        # A model lists them beside those of its kernel, each under its own name.
+        taken = {p.name for kernel in KERNELS.values() for p in declared_parameters(kernel()).values()}
+        assert not taken & {p.name for p in likelihood.parameters}
     with pytest.raises(ValueError, match="Unknown likelihood 'gamma'"):
         make_likelihood("gamma")
     with pytest.raises(ValueError, match="link is 'cloglog'"):

@@ -1,6 +1,6 @@
 """y | f ~ p(y | f; psi): densities, derivatives by f and psi, predictions with f ~ N(m, v) integrated out."""
 
-from widegp.likelihoods.base import Likelihood, Parameter, Predictive, PsiTerms, Terms, log_exposure
+from widegp.likelihoods.base import Likelihood, LikelihoodParameter, Predictive, PsiTerms, Terms, log_exposure
 from widegp.likelihoods.bernoulli import Bernoulli
 from widegp.likelihoods.counts import NegativeBinomial, Poisson
 from widegp.likelihoods.gaussian import Gaussian
@@ -8,8 +8,8 @@ from widegp.likelihoods.softmax import Softmax
 from widegp.likelihoods.student_t import StudentT
 
 __all__ = [
-    "NAMES", "Bernoulli", "Gaussian", "Likelihood", "NegativeBinomial", "Parameter", "Poisson", "Predictive",
-    "PsiTerms", "Softmax", "StudentT", "Terms", "log_exposure", "make_likelihood",
+    "NAMES", "Bernoulli", "Gaussian", "Likelihood", "LikelihoodParameter", "NegativeBinomial", "Poisson",
+    "Predictive", "PsiTerms", "Softmax", "StudentT", "Terms", "log_exposure", "make_likelihood",
 ]  # fmt: skip
 
 NAMES = ("gaussian", "student-t", "logit", "probit", "poisson", "negative-binomial")

@@ -52,12 +52,17 @@ class PsiTerms(NamedTuple):
         return cls(*(np.zeros((n_rows, 0)) for _ in cls._fields))
 
 
-class Parameter(NamedTuple):
-    """A positive number, fitted in its logarithm between ``lower`` and ``upper``."""
+class LikelihoodParameter(NamedTuple):
+    """A positive number psi = e^z, fitted in z with psi between ``lower`` and ``upper``; it has no prior.
+
+    title, meaning : what it is in two words, and what it does in a sentence.
+    """
 
     name: str
     lower: float
     upper: float
+    title: str
+    meaning: str
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ class Likelihood(ABC):
     """
 
     name: ClassVar[str]
-    parameters: ClassVar[tuple[Parameter, ...]] = ()
+    parameters: ClassVar[tuple[LikelihoodParameter, ...]] = ()
     trees_loss: ClassVar[str] = "squared_error"
 
     @property
@@ -80,6 +85,25 @@ class Likelihood(ABC):
         """The same likelihood with other parameters (k,)."""
         values = np.asarray(psi, float).tolist()
         return replace(self, **{p.name: v for p, v in zip(self.parameters, values, strict=True)})
+
+    @property
+    def z(self) -> Floats:
+        """log psi (k,), the coordinates that a fit moves."""
+        return np.log(self.psi)
+
+    @property
+    def z_bounds(self) -> tuple[tuple[float, float], ...]:
+        """Ends of each coordinate."""
+        return tuple((float(np.log(p.lower)), float(np.log(p.upper))) for p in self.parameters)
+
+    @property
+    def psi_by_z(self) -> Floats:
+        """d psi / dz = psi (k,)."""
+        return self.psi
+
+    def with_z(self, z: ArrayLike) -> Self:
+        """The same likelihood at other coordinates (k,)."""
+        return self.with_psi(np.exp(np.asarray(z, float)))
 
     @abstractmethod
     def check(self, y: ArrayLike) -> Floats:

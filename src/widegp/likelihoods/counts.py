@@ -12,7 +12,7 @@ from scipy.special import betainc, betaln, expit, gammaincc, gammaln, log_expit,
 from widegp.data.arrays import Floats
 from widegp.likelihoods.base import (
     Likelihood,
-    Parameter,
+    LikelihoodParameter,
     Predictive,
     PsiTerms,
     Terms,
@@ -102,7 +102,11 @@ class NegativeBinomial(Counts):
     dispersion: float = 0.5
 
     name = "negative-binomial"
-    parameters = (Parameter("dispersion", 1e-4, 1e2),)
+    parameters = (
+        LikelihoodParameter(
+            "dispersion", 1e-4, 1e2, "dispersion", "Counts of mean m have variance m + x m²."
+        ),
+    )
 
     @property
     def excess(self) -> float:
