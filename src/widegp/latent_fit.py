@@ -35,8 +35,7 @@ from widegp.kernels.base import Kernel
 from widegp.kernels.registry import named
 from widegp.laplace import Response
 from widegp.laplace_classes import ClassResponse
-from widegp.likelihoods import Bernoulli, log_exposure, make_likelihood
-from widegp.likelihoods.counts import Counts
+from widegp.likelihoods import log_exposure, make_likelihood, no_exposure
 from widegp.training_table import repeats, training_table
 
 EXACT_ROWS = 500  # up to here "auto" takes all rows at once; a mode is a dozen factorisations
@@ -184,14 +183,13 @@ def fit_response(
             raise ValueError(
                 f"likelihood={estimator.likelihood!r} needs {name}={value!r}; change one of the two settings."
             )
-    if exposure is not None and not isinstance(likelihood, Counts):
-        raise ValueError(f"exposure is of counts; the likelihood is {estimator.likelihood!r}.")
+    if exposure is not None and not likelihood.takes_exposure:
+        raise no_exposure(estimator.likelihood)
     seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
     offset = log_exposure(exposure, np.size(y))
     table = training_table(estimator, X, y, seed, known["sample_weight"], offset=offset)
     likelihood.check(table.y)
-    scaled = not isinstance(likelihood, Counts | Bernoulli)
-    scaler = TargetScaler.fit(table.y, table.weight) if scaled else UNSCALED
+    scaler = TargetScaler.fit(table.y, table.weight) if likelihood.scales_target else UNSCALED
     rows, target, offset = table.X, scaler.transform(table.y), offset[table.fitted]
     weight = np.ones(len(target)) if table.weight is None else table.weight
     level = likelihood.level(target, offset, weight)

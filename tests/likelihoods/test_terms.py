@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from likelihoods.cases import IDS, LIKELIHOODS, mp_log_p, targets
+from widegp.fitted_warp import FittedWarp
 from widegp.inference.parameters import declared_parameters
 from widegp.kernels import NAMES as KERNELS
 from widegp.likelihoods import (
@@ -187,6 +188,26 @@ def test_softmax_derivatives_and_agreement_with_logit():
 def test_impossible_targets_are_refused(likelihood, y, words):
     with pytest.raises(ValueError, match=words):
         likelihood.check(y)
+
+
+@each
+def test_what_a_likelihood_says_of_its_targets_is_so(likelihood):
+    y, f = targets(likelihood, 400, seed=6)
+    likelihood.check(y)
+    assert likelihood.discrete == bool(np.all(y == np.floor(y)))
+    shifted = -1.0 - y
+    if likelihood.scales_target:
+        likelihood.check(shifted)
+    else:
+        with pytest.raises(ValueError, match="in row 0"):
+            likelihood.check(shifted)
+    # An exposure e multiplies the mean, whatever f.
+    certain = np.zeros(3)
+    at, above = (likelihood.predictive(np.array([-1.0, 0.2, 2.0]) + c, certain).mean for c in (0, np.log(3)))
+    assert likelihood.takes_exposure == bool(np.allclose(above, 3 * at, rtol=1e-12))
+    if likelihood.mean_warp is not None:
+        warp = FittedWarp(likelihood.mean_warp)
+        np.testing.assert_allclose(warp.inverse(np.array([-1.0, 0.2, 2.0])), at, rtol=1e-12)
 
 
 def test_names_parameters_and_exposure():

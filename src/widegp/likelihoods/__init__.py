@@ -8,23 +8,37 @@ from widegp.likelihoods.softmax import Softmax
 from widegp.likelihoods.student_t import StudentT
 
 __all__ = [
-    "NAMES", "Bernoulli", "Gaussian", "Likelihood", "LikelihoodParameter", "NegativeBinomial", "Poisson",
-    "Predictive", "PsiTerms", "Softmax", "StudentT", "Terms", "log_exposure", "make_likelihood",
+    "LIKELIHOODS", "NAMES", "Bernoulli", "Gaussian", "Likelihood", "LikelihoodParameter", "NegativeBinomial",
+    "Poisson", "Predictive", "PsiTerms", "Softmax", "StudentT", "Terms", "log_exposure", "make_likelihood",
+    "no_exposure",
 ]  # fmt: skip
 
-NAMES = ("gaussian", "student-t", "logit", "probit", "poisson", "negative-binomial")
+LIKELIHOODS: dict[str, Likelihood] = {
+    likelihood.name: likelihood
+    for likelihood in (
+        Gaussian(),
+        StudentT(),
+        Bernoulli("logit"),
+        Bernoulli("probit"),
+        Poisson(),
+        NegativeBinomial(),
+    )
+}
+"""Likelihoods by the name that settings know them by, at their starting parameters: the one list of them."""
+
+NAMES = tuple(LIKELIHOODS)
 
 
 def make_likelihood(name: str) -> Likelihood:
     """The likelihood called ``name``, with its starting parameters."""
-    made: dict[str, Likelihood] = {
-        "gaussian": Gaussian(),
-        "student-t": StudentT(),
-        "logit": Bernoulli("logit"),
-        "probit": Bernoulli("probit"),
-        "poisson": Poisson(),
-        "negative-binomial": NegativeBinomial(),
-    }
-    if name not in made:
+    if name not in LIKELIHOODS:
         raise ValueError(f"Unknown likelihood {name!r}; choose one of {', '.join(map(repr, NAMES))}.")
-    return made[name]
+    return LIKELIHOODS[name]
+
+
+def no_exposure(name: str) -> ValueError:
+    """The error of an exposure under a likelihood whose mean is not proportional to it."""
+    able = [repr(other) for other, likelihood in LIKELIHOODS.items() if likelihood.takes_exposure]
+    return ValueError(
+        f"exposure is of counts, and the likelihood is {name!r}; fit with likelihood={' or '.join(able)}."
+    )
