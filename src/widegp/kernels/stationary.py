@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -55,6 +55,12 @@ class StationaryKernel(NetworkKernel):
     def correlation(self, s: Array) -> Array:
         """kappa(s) = E[cos u.(x - x')], elementwise."""
 
+    def formula(self, s: Any, ops: Any) -> Any:
+        """kappa(s) by arithmetic and the functions ``exp``, ``sqrt`` and ``log1p`` of ``ops``, as exported
+        graphs are made of; None where these do not suffice.
+        """
+        return None
+
     def between(self, X: Array, Y: Array) -> Array:
         s = weighted_distances(X, Y, self.sigma_u2)
         return self.sigma_b2 + self.sigma_v2 * self.correlation(s)
@@ -77,7 +83,10 @@ class RBF(StationaryKernel):
     degrees_of_freedom: ClassVar[float] = math.inf
 
     def correlation(self, s: Array) -> Array:
-        return jnp.exp(-s / 2)
+        return self.formula(s, jnp)
+
+    def formula(self, s: Any, ops: Any) -> Any:
+        return ops.exp(s / -2.0)
 
 
 @as_kernel
@@ -89,6 +98,9 @@ class Matern12(StationaryKernel):
     def correlation(self, s: Array) -> Array:
         return exponential(s)
 
+    def formula(self, s: Any, ops: Any) -> Any:
+        return ops.exp(-ops.sqrt(s))
+
 
 @as_kernel
 class Matern32(StationaryKernel):
@@ -99,6 +111,10 @@ class Matern32(StationaryKernel):
     def correlation(self, s: Array) -> Array:
         return matern32(s)
 
+    def formula(self, s: Any, ops: Any) -> Any:
+        q = ops.sqrt(3.0 * s)
+        return (1.0 + q) * ops.exp(-q)
+
 
 @as_kernel
 class Matern52(StationaryKernel):
@@ -108,6 +124,10 @@ class Matern52(StationaryKernel):
 
     def correlation(self, s: Array) -> Array:
         return matern52(s)
+
+    def formula(self, s: Any, ops: Any) -> Any:
+        q = ops.sqrt(5.0 * s)
+        return (1.0 + q + q * q / 3.0) * ops.exp(-q)
 
 
 def weighted_distances(X: Array, Y: Array, weights: Array) -> Array:
