@@ -58,6 +58,7 @@ class Approximation(ABC):
     """A member of the registry (`widegp.approximations.registry`).
 
     name : by which users ask for it.    summary : a few words for help texts.
+    caveat : a sentence that every model fitted by it carries among its notes, or none.
     anchors : "none", "points" (anywhere), or "rows" (of the table).
     metrics : in which anchors may be spread by distance, "inputs" or "kernel"; of two the likelier is kept.
     neighbors : whether rows condition on their nearest earlier rows.
@@ -70,6 +71,12 @@ class Approximation(ABC):
     metrics: tuple[str, ...] = ("inputs",)
     neighbors: bool = False
     coarse: bool = True
+    caveat: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the likelihood is that of the process itself, of all rows in one matrix."""
+        return False
 
     def shape(self, n_rows: int, n_inputs: int, rank: int, neighbors: int) -> Shape:
         """The sizes under the dials as asked for."""

@@ -27,6 +27,10 @@ ARRAYS = 6
 class DenseApproximation(Approximation):
     """All rows, or those of the anchors, in one matrix."""
 
+    @property
+    def exact(self) -> bool:
+        return self.anchors == "none"
+
     def likelihood(self, builder: Builder, layout: Layout) -> Dense:
         kept = layout.anchors.rows
         return Dense(builder.X if kept is None else builder.X[kept], builder.backend, kept)
@@ -34,7 +38,7 @@ class DenseApproximation(Approximation):
     def grown(self, posterior: DensePosterior, backend: Backend, new: BlockedRows) -> Grown:
         grown = posterior.grown(backend, new.X, Observed(new.y, posterior.noise, new.spread))
         # A subset predicts from the anchors' rows, whatever other rows there are.
-        return grown if self.anchors == "none" else grown._replace(posterior=posterior)
+        return grown if self.exact else grown._replace(posterior=posterior)
 
     def work(self, shape: Shape, keep_bytes: int) -> Work:
         return Work(dense=dense_work(self.rows(shape), shape.i))
@@ -43,7 +47,7 @@ class DenseApproximation(Approximation):
         return ARRAYS * self.rows(shape) ** 2
 
     def rows(self, shape: Shape) -> int:
-        return shape.n if self.anchors == "none" else shape.r
+        return shape.n if self.exact else shape.r
 
 
 @dataclass
