@@ -33,6 +33,7 @@ onnxruntime = pytest.importorskip("onnxruntime", reason="the tests of exported g
 pytest.importorskip("onnx")
 from widegp.export.graph import Graph, Node, arcsin, arcsinh, log1p, sinh  # noqa: E402
 from widegp.export.inputs import mapped  # noqa: E402
+from widegp.export.model import _function as function  # noqa: E402
 from widegp.export.model import _through as through  # noqa: E402
 from widegp.export.warps import unwarped  # noqa: E402
 
@@ -171,6 +172,10 @@ class TestModels:
         with pytest.raises(ValueError, match="made by quadrature"):
             applied(lambda x: cross(exact_tanh, x, np.zeros((2, 3))), np.zeros((1, 3)))
         assert not (tmp_path / "model.onnx").exists()
+
+    def test_a_posterior_that_writes_no_features_says_so(self):
+        with pytest.raises(ExportError, match="object writes no features"):
+            applied(lambda x: function(x, 3, object()).mean, np.zeros((1, 3)))
 
     def test_a_kernel_that_writes_no_formula_says_so(self):
         class Triangle(StationaryKernel):

@@ -53,6 +53,27 @@ class Grown(NamedTuple):
     log_sd: np.ndarray
 
 
+class Expansion(NamedTuple):
+    """E f(x) = sum_p w_p K(x, z_p) without neighbours: points z (p, I), weights w (p,)."""
+
+    points: np.ndarray
+    weights: np.ndarray
+
+
+class Features(NamedTuple):
+    """phi(x) = W'k(Z, x),  E f = phi'beta,  Var f = max(K(x, x) - |phi|^2, 0) + |T phi|^2,  no neighbours.
+
+    Z (r, I), W (r, r), beta (r,).    T (r, r), or None: without the second term.
+    residual : whether there is the first.
+    """
+
+    Z: np.ndarray
+    W: np.ndarray
+    beta: np.ndarray
+    T: np.ndarray | None = None
+    residual: bool = True
+
+
 @dataclass(frozen=True)
 class Approximation(ABC):
     """A member of the registry (`widegp.approximations.registry`).

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
-from widegp.approximations.base import Approximation, Grown, Shape, Work, dense_work
-from widegp.approximations.evaluation import LOG_2PI, Evaluation, Observed, failure
+from widegp.approximations.base import Approximation, Expansion, Features, Grown, Shape, Work, dense_work
+from widegp.approximations.evaluation import LOG_2PI, Evaluation, Likelihood, Observed, failure, no_batch
 from widegp.compute.backend import Backend, Cotangent, RowBars
 from widegp.kernels.base import Kernel
 from widegp.registry import saveable
@@ -64,6 +65,11 @@ class Dense:
 
     def settle(self, jitter: float) -> None:
         """Nothing is ever added to the diagonal."""
+
+    summed = None
+
+    def batch(self, rows: np.ndarray) -> Likelihood:
+        raise no_batch()
 
     def _own(self, observed: Observed) -> Observed:
         return observed if self.kept is None else observed.of(self.kept)
@@ -149,6 +155,14 @@ class DensePosterior:
 
     def numbers(self) -> Numbers:
         return Numbers(self.kernel, self.X, self.alpha, self.L)
+
+    def expansion(self) -> Expansion:
+        return Expansion(self.X, self.alpha)
+
+    def features(self) -> Features:
+        """Of all rows: Z = X, W = L^-T, beta = L'alpha."""
+        W = solve_triangular(self.L, np.eye(len(self.X)), lower=True).T
+        return Features(self.X, W, self.L.T @ self.alpha)
 
     def bytes_per_row(self, neighbors: int) -> int:
         """Of work for each new row."""

@@ -118,6 +118,10 @@ class Family:
     def n_rows(self) -> int:
         return self.rows.n_rows
 
+    @property
+    def summed(self) -> Shape:
+        return Shape(self.n_rows, self.Z.shape[1], len(self.Z), self.neighbors)
+
     def model(self, kernel: Kernel, noise: float) -> Model | None:
         most = self.jitter if self.settled else JITTERS[-1]
         white = whiten(self.backend, kernel, self.Z, jitter=self.jitter, most=most)

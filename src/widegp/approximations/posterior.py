@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
-from widegp.approximations.base import Grown
+from widegp.approximations.base import Expansion, Features, Grown
 from widegp.compute.backend import Backend, Block
 from widegp.kernels.base import Kernel
 from widegp.registry import saveable
@@ -68,6 +69,14 @@ class FamilyPosterior:
 
     def numbers(self) -> Numbers:
         return Numbers(self.kernel, self.Z, self.W, self.beta, self.L_B)
+
+    def expansion(self) -> Expansion:
+        return Expansion(self.Z, self.W @ self.beta)
+
+    def features(self) -> Features:
+        """T = L_B^-1."""
+        T = solve_triangular(self.L_B, np.eye(len(self.beta)), lower=True)
+        return Features(self.Z, self.W, self.beta, T)
 
     def bytes_per_row(self, neighbors: int) -> int:
         """Of work for each new row, given so many training rows of its own."""
