@@ -12,13 +12,13 @@ from naive_gp import nearest_earlier
 from naive_laplace import mode_and_evidence
 
 from widegp.laplace import Response, Solved, evidence, find_mode
-from widegp.likelihoods import Bernoulli, Gaussian, NegativeBinomial, Poisson, StudentT
+from widegp.likelihoods import Bernoulli, Gamma, Gaussian, NegativeBinomial, Poisson, StudentT
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (40, 2))
 LIKELIHOODS = [
     Gaussian(0.3), StudentT(4.0, 0.3), Bernoulli("logit"), Bernoulli("probit"), Poisson(),
-    NegativeBinomial(0.6),
+    NegativeBinomial(0.6), Gamma(3.0),
 ]  # fmt: skip
 each = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda l: l.name)
 THETA = np.array([1.7, 0.8])

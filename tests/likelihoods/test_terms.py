@@ -16,6 +16,7 @@ from widegp.kernels import NAMES as KERNELS
 from widegp.likelihoods import (
     NAMES,
     Bernoulli,
+    Gamma,
     Gaussian,
     NegativeBinomial,
     Poisson,
@@ -42,6 +43,8 @@ def scipy_log_density(likelihood, y, f):
             return stats.bernoulli.logpmf(y, stats.norm.cdf(f))
         case "poisson":
             return stats.poisson.logpmf(y, np.exp(f))
+        case "gamma":
+            return stats.gamma.logpdf(y, likelihood.shape, scale=np.exp(f) / likelihood.shape)
     r = 1 / likelihood.dispersion
     return stats.nbinom.logpmf(y, r, r / (r + np.exp(f)))
 
@@ -58,6 +61,7 @@ def test_density_is_scipys(likelihood):
 @pytest.mark.parametrize("f", FAR)
 def test_derivatives_by_f_have_their_digits_in_the_tails(likelihood, f):
     y = {0.0, 1.0} if isinstance(likelihood, Bernoulli) else {0.0, 1.0, 7.0, 400.0}
+    y -= {0.0} if likelihood.support == "positive" else set()
     for value in sorted(y):
         terms = likelihood.terms(np.array([value]), np.array([f]))
         with mp.workdps(60):
@@ -180,6 +184,7 @@ def test_softmax_derivatives_and_agreement_with_logit():
         (Poisson(), [1, 2.5], "2.5 in row 1.*whole numbers"),
         (NegativeBinomial(), [-1, 2], "-1 in row 0.*whole numbers"),
         (Bernoulli(), [0, 1, 2], "2 in row 2.*0 and 1"),
+        (Gamma(), [2, 0.0], "0 in row 1.*above 0"),
         (Gaussian(), [0, np.nan], "nan in row 1.*finite"),
         (StudentT(), [[0.0]], "shape"),
         (Softmax(3), [0, 3], "3 in row 1.*0 to 2"),
@@ -221,8 +226,8 @@ def test_names_parameters_and_exposure():
         # A model lists them beside those of its kernel, each under its own name.
         taken = {p.name for kernel in KERNELS.values() for p in declared_parameters(kernel()).values()}
         assert not taken & {p.name for p in likelihood.parameters}
-    with pytest.raises(ValueError, match="Unknown likelihood 'gamma'"):
-        make_likelihood("gamma")
+    with pytest.raises(ValueError, match="Unknown likelihood 'beta'"):
+        make_likelihood("beta")
     with pytest.raises(ValueError, match="link is 'cloglog'"):
         Bernoulli("cloglog")
     np.testing.assert_array_equal(log_exposure(None, 3), np.zeros(3))

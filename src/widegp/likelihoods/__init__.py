@@ -3,14 +3,15 @@
 from widegp.likelihoods.base import Likelihood, LikelihoodParameter, Predictive, PsiTerms, Terms, log_exposure
 from widegp.likelihoods.bernoulli import Bernoulli
 from widegp.likelihoods.counts import NegativeBinomial, Poisson
+from widegp.likelihoods.gamma import Gamma
 from widegp.likelihoods.gaussian import Gaussian
 from widegp.likelihoods.softmax import Softmax
 from widegp.likelihoods.student_t import StudentT
 
 __all__ = [
-    "LIKELIHOODS", "NAMES", "Bernoulli", "Gaussian", "Likelihood", "LikelihoodParameter", "NegativeBinomial",
-    "Poisson", "Predictive", "PsiTerms", "Softmax", "StudentT", "Terms", "log_exposure", "make_likelihood",
-    "no_exposure",
+    "LIKELIHOODS", "NAMES", "Bernoulli", "Gamma", "Gaussian", "Likelihood", "LikelihoodParameter",
+    "NegativeBinomial", "Poisson", "Predictive", "PsiTerms", "Softmax", "StudentT", "Terms", "log_exposure",
+    "make_likelihood", "no_exposure",
 ]  # fmt: skip
 
 LIKELIHOODS: dict[str, Likelihood] = {
@@ -22,6 +23,7 @@ LIKELIHOODS: dict[str, Likelihood] = {
         Bernoulli("probit"),
         Poisson(),
         NegativeBinomial(),
+        Gamma(),
     )
 }
 """Likelihoods by the name that settings know them by, at their starting parameters: the one list of them."""
@@ -40,5 +42,5 @@ def no_exposure(name: str) -> ValueError:
     """The error of an exposure under a likelihood whose mean is not proportional to it."""
     able = [repr(other) for other, likelihood in LIKELIHOODS.items() if likelihood.takes_exposure]
     return ValueError(
-        f"exposure is of counts, and the likelihood is {name!r}; fit with likelihood={' or '.join(able)}."
+        f"exposure is of counts and amounts, not of {name!r}; fit with likelihood={' or '.join(able)}."
     )
