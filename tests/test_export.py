@@ -137,7 +137,7 @@ def assert_served(model, tmp_path):
 
 
 class TestModels:
-    @pytest.mark.parametrize("name", ["exact", "subset", "nystrom", "dtc", "vfe", "fitc"])
+    @pytest.mark.parametrize("name", ["exact", "subset", "nystrom", "sor", "dtc", "vfe", "fitc"])
     def test_a_graph_predicts_as_the_model_does(self, name, tmp_path):
         assert_served(fitted(approximation=name), tmp_path)
 
