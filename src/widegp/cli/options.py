@@ -122,7 +122,7 @@ LikelihoodOption = Annotated[
     typer.Option(
         callback=likelihood_name, metavar="NAME",
         help="What the target is: auto takes words and two values for classes (logit), others as numbers"
-        " (gaussian); student-t, probit, poisson or negative-binomial where it is named.",
+        " (gaussian); student-t, probit, poisson, negative-binomial or gamma where it is named.",
     ),
 ]
 Drop = Annotated[
@@ -166,7 +166,8 @@ ApproximationOption = Annotated[
     str,
     typer.Option(
         callback=approximation_name, metavar="NAME",
-        help="auto: exact for small tables, else full-scale; or vecchia, fitc, vfe, dtc, subset, nystrom.",
+        help="auto: exact for small tables, else full-scale; or vecchia, fitc, vfe, dtc, sor, subset,"
+        " nystrom.",
     ),
 ]
 Anchors = Annotated[AnchorRule, typer.Option(help="How the anchors are placed.")]
