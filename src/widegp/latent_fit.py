@@ -35,7 +35,7 @@ from widegp.kernels.base import Kernel
 from widegp.kernels.registry import named
 from widegp.laplace import Response
 from widegp.laplace_classes import ClassResponse
-from widegp.likelihoods import log_exposure, make_likelihood, no_exposure
+from widegp.likelihoods import log_exposure, make_likelihood, refuse_exposure
 from widegp.training_table import repeats, training_table
 
 EXACT_ROWS = 500  # up to here "auto" takes all rows at once; a mode is a dozen factorisations
@@ -184,7 +184,7 @@ def fit_response(
                 f"likelihood={estimator.likelihood!r} needs {name}={value!r}; change one of the two settings."
             )
     if exposure is not None and not likelihood.takes_exposure:
-        raise no_exposure(estimator.likelihood)
+        refuse_exposure(estimator.likelihood)
     seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
     offset = log_exposure(exposure, np.size(y))
     table = training_table(estimator, X, y, seed, known["sample_weight"], offset=offset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
@@ -56,9 +56,9 @@ def failure(problem: str) -> Evaluation:
     return Evaluation(float("inf"), {}, 0.0, problem)
 
 
-def no_batch() -> ValueError:
-    """The error of a batch of rows where all of them are taken at once."""
-    return ValueError("batch_rows needs anchors or neighbours; this approximation uses all rows at once.")
+def refuse_batch() -> NoReturn:
+    """Raises: there is no batch of rows where all of them are taken at once."""
+    raise ValueError("batch_rows needs anchors or neighbours; this approximation uses all rows at once.")
 
 
 class Likelihood(Protocol):

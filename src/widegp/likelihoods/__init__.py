@@ -1,5 +1,7 @@
 """y | f ~ p(y | f; psi): densities, derivatives by f and psi, predictions with f ~ N(m, v) integrated out."""
 
+from typing import NoReturn
+
 from widegp.likelihoods.base import Likelihood, LikelihoodParameter, Predictive, PsiTerms, Terms, log_exposure
 from widegp.likelihoods.bernoulli import Bernoulli
 from widegp.likelihoods.counts import NegativeBinomial, Poisson
@@ -11,7 +13,7 @@ from widegp.likelihoods.student_t import StudentT
 __all__ = [
     "LIKELIHOODS", "NAMES", "Bernoulli", "Gamma", "Gaussian", "Likelihood", "LikelihoodParameter",
     "NegativeBinomial", "Poisson", "Predictive", "PsiTerms", "Softmax", "StudentT", "Terms", "log_exposure",
-    "make_likelihood", "no_exposure",
+    "make_likelihood", "refuse_exposure",
 ]  # fmt: skip
 
 LIKELIHOODS: dict[str, Likelihood] = {
@@ -38,9 +40,9 @@ def make_likelihood(name: str) -> Likelihood:
     return LIKELIHOODS[name]
 
 
-def no_exposure(name: str) -> ValueError:
-    """The error of an exposure under a likelihood whose mean is not proportional to it."""
+def refuse_exposure(name: str) -> NoReturn:
+    """Raises: an exposure means nothing under a likelihood whose mean is not proportional to it."""
     able = [repr(other) for other, likelihood in LIKELIHOODS.items() if likelihood.takes_exposure]
-    return ValueError(
+    raise ValueError(
         f"exposure is of counts and amounts, not of {name!r}; fit with likelihood={' or '.join(able)}."
     )
