@@ -52,7 +52,7 @@ def family_covariance(name, kernel, noise, X, Z, neighbors, jitter=1e-10):
     """The n x n covariance of y that a member of the family stands for."""
     Q = nystrom_part(kernel, X, Z, jitter)
     eye = np.eye(len(X))
-    if name in ("dtc", "vfe"):
+    if name in ("sor", "dtc", "vfe"):
         return Q + noise * eye
     R = kernel(X) - Q + noise * eye
     lower, d = vecchia_precision(R, neighbors)

@@ -19,7 +19,8 @@ def mode_and_evidence(K, likelihood, y, offset=0.0, weight=1.0, steps=500):
         W, d1 = weight * terms.W, weight * terms.d1
         new = np.linalg.solve(np.eye(len(y)) + W[:, None] * K, W * (K @ alpha) + d1)
         share = 1.0
-        while value(alpha + share * (new - alpha)) < objective and share > 1e-8:
+        # Near the mode values differ by rounding alone, and a step is not to be cut short for that.
+        while value(alpha + share * (new - alpha)) < objective - 1e-10 and share > 1e-8:
             share /= 2
         alpha = alpha + share * (new - alpha)
         objective = value(alpha)

@@ -56,6 +56,11 @@ def fitted(request):
 
 
 class TestEveryApproximation:
+    def test_it_says_what_to_beware_of(self, fitted):
+        caveats = [member.caveat for member in NAMES.values() if member.caveat]
+        own = NAMES[fitted.approximation].caveat
+        assert [note for note in fitted.result_.notes if note in caveats] == ([own] if own else [])
+
     def test_ends_with_a_named_reason_and_finite_estimates(self, fitted):
         assert isinstance(fitted.result_.reason, Reason)
         assert all(np.all(np.isfinite(v)) for v in fitted.params_.values())

@@ -11,13 +11,12 @@ from scipy.stats import norm
 
 from widegp import WideGPRegressor
 from widegp.data.input_maps import ChainedMaps, LinearMap, QuantileScaler
-from widegp.export.kernels import cross, diagonal
+from widegp.export.kernels import ExportError, cross, diagonal
 from widegp.fitted_warp import FittedWarp
 from widegp.kernels import (
     RBF,
     LeakyReLU,
     Matern12,
-    Matern32,
     Matern52,
     Mixed,
     ReLU,
@@ -25,6 +24,7 @@ from widegp.kernels import (
     Tanh,
     exact_tanh,
 )
+from widegp.kernels.stationary import STATIONARY, StationaryKernel
 from widegp.noise_model import NoiseModel
 from widegp.tails import Tails
 from widegp.warps import NAMES
@@ -33,6 +33,7 @@ onnxruntime = pytest.importorskip("onnxruntime", reason="the tests of exported g
 pytest.importorskip("onnx")
 from widegp.export.graph import Graph, Node, arcsin, arcsinh, log1p, sinh  # noqa: E402
 from widegp.export.inputs import mapped  # noqa: E402
+from widegp.export.model import _function as function  # noqa: E402
 from widegp.export.model import _through as through  # noqa: E402
 from widegp.export.warps import unwarped  # noqa: E402
 
@@ -66,8 +67,8 @@ class TestFormulas:
         "kernel",
         [
             Tanh(sigma_u2=0.7), Sigmoid(), ReLU(sigma_a2=0.0), LeakyReLU(),
-            Mixed(sigma_u2=np.array([0.1, 2, 1])), RBF(),
-            Matern12(sigma_u2=np.array([0.1, 2, 1])), Matern32(), Matern52() + Tanh(), RBF() * Mixed(),
+            Mixed(sigma_u2=np.array([0.1, 2, 1])), *(stationary() for stationary in STATIONARY),
+            Matern12(sigma_u2=np.array([0.1, 2, 1])), Matern52() + Tanh(), RBF() * Mixed(),
         ],
         ids=lambda kernel: type(kernel).__name__,
     )  # fmt: skip
@@ -136,7 +137,7 @@ def assert_served(model, tmp_path):
 
 
 class TestModels:
-    @pytest.mark.parametrize("name", ["exact", "subset", "nystrom", "dtc", "vfe", "fitc"])
+    @pytest.mark.parametrize("name", ["exact", "subset", "nystrom", "sor", "dtc", "vfe", "fitc"])
     def test_a_graph_predicts_as_the_model_does(self, name, tmp_path):
         assert_served(fitted(approximation=name), tmp_path)
 
@@ -171,3 +172,17 @@ class TestModels:
         with pytest.raises(ValueError, match="made by quadrature"):
             applied(lambda x: cross(exact_tanh, x, np.zeros((2, 3))), np.zeros((1, 3)))
         assert not (tmp_path / "model.onnx").exists()
+
+    def test_a_posterior_that_writes_no_features_says_so(self):
+        with pytest.raises(ExportError, match="object writes no features"):
+            applied(lambda x: function(x, 3, object()).mean, np.zeros((1, 3)))
+
+    def test_a_kernel_that_writes_no_formula_says_so(self):
+        class Triangle(StationaryKernel):
+            degrees_of_freedom = np.inf
+
+            def correlation(self, s):
+                return np.maximum(1 - np.sqrt(s), 0)
+
+        with pytest.raises(ExportError, match="Triangle has no graph; fit 'rbf'"):
+            applied(lambda x: cross(Triangle(), x, np.zeros((2, 3))), np.zeros((1, 3)))

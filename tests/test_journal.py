@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from widegp import WideGPRegressor, load
-from widegp.inference.journal import Journal, JournalError, fingerprint
+from widegp.inference.journal import Journal, JournalError, evaluations, fingerprint
 from widegp.inference.objective import Answer, MapObjective
 
 SETTINGS = {
@@ -83,8 +83,10 @@ def test_a_line_cut_anywhere_is_dropped_and_the_rest_kept(tmp_path):
     for k in range(4):
         journal.answer(np.array([0.1 * k, 1 / 3]), lambda z: (z.sum(), 2 * z, 1e-9, None))
     text = path.read_bytes()
+    assert evaluations(path) == 4
     for cut in range(len(text)):
         path.write_bytes(text[:cut])
+        assert evaluations(path) == max(0, text[:cut].count(b"\n") - 1)
         again = Journal.open(path, "abc")
         kept = len(again.entries)
         assert kept == max(0, text[:cut].count(b"\n") - 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,13 +12,13 @@ from naive_gp import nearest_earlier
 from naive_laplace import mode_and_evidence
 
 from widegp.laplace import Response, Solved, evidence, find_mode
-from widegp.likelihoods import Bernoulli, Gaussian, NegativeBinomial, Poisson, StudentT
+from widegp.likelihoods import Bernoulli, Gamma, Gaussian, NegativeBinomial, Poisson, StudentT
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (40, 2))
 LIKELIHOODS = [
     Gaussian(0.3), StudentT(4.0, 0.3), Bernoulli("logit"), Bernoulli("probit"), Poisson(),
-    NegativeBinomial(0.6),
+    NegativeBinomial(0.6), Gamma(3.0),
 ]  # fmt: skip
 each = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda l: l.name)
 THETA = np.array([1.7, 0.8])
@@ -216,7 +218,8 @@ def test_with_neighbours_the_gradient_is_still_that_of_the_evidence(likelihood):
         np.testing.assert_allclose(found.gradient["theta"], numeric, rtol=1e-5, atol=1e-5)
         problem.theta = THETA
         for k, h in enumerate(1e-5 * np.eye(likelihood.psi.size)):
-            moved = [response.with_psi(likelihood.psi + side * h) for side in (1, -1)]
+            families = [likelihood.with_psi(likelihood.psi + side * h) for side in (1, -1)]
+            moved = [replace(response, likelihood=family) for family in families]
             ends = [find_mode(problem, one, found.mode.f, 1e-12).value for one in moved]
             assert found.by_psi[k] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-5)
 

@@ -9,7 +9,8 @@ import widegp
 from widegp import metrics
 from widegp.data.preprocessing import TargetScaler
 from widegp.estimator import WideGPRegressor
-from widegp.likelihoods import Bernoulli, NegativeBinomial, Poisson, StudentT
+from widegp.likelihoods import Bernoulli, Gamma, NegativeBinomial, Poisson, StudentT
+from widegp.report.parameters import describe_parameters
 from widegp.response_predictive import ResponsePredictive
 
 M, V = np.array([0.3, 2.0, 4.0]), np.array([0.2, 0.05, 0.5])
@@ -44,6 +45,31 @@ def test_negative_binomial_learns_rate_exposure_and_dispersion(tmp_path):
     assert again.likelihood == predicted.likelihood
     draws = model.sample_y(X[350:352], 4000)
     np.testing.assert_allclose(draws.mean(axis=1), mean_rate[:2], rtol=0.15)
+
+
+def test_amounts_learn_mean_exposure_and_shape(tmp_path):
+    rng = np.random.default_rng(7)
+    X, exposure = rng.normal(size=(500, 2)), rng.uniform(0.5, 4.0, 500)
+    f = 8.0 + np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + np.log(exposure)
+    y = Gamma(3.0).sample(f, rng)
+    model = WideGPRegressor.plain(likelihood="gamma", random_state=0)
+    model.fit(X[:350], y[:350], exposure=exposure[:350])
+    assert model.converged_ and 2.2 < model.params_["shape"] < 4.0
+    predicted = model.predict_distribution(X[350:], exposure=exposure[350:])
+    # Nearly as good as the truth.
+    truth = -Gamma(3.0).terms(y[350:], f[350:]).log_p.mean()
+    assert -predicted.log_density(y[350:]).mean() < truth + 0.1
+    lower, upper = predicted.interval(0.9)
+    assert 0.82 < np.mean((lower <= y[350:]) & (y[350:] <= upper)) < 0.97
+    draws = predicted[:3].sample(20_000, 0)
+    by_draws = [metrics.crps_from_samples(y[350 + i : 351 + i], draws[i : i + 1]) for i in range(3)]
+    np.testing.assert_allclose(predicted[:3].crps(y[350:353]), by_draws, rtol=0.03)
+    np.testing.assert_allclose(predicted.latent.quantile([0.5])[:, 0], np.exp(predicted.mean_f), rtol=1e-12)
+    model.save(tmp_path / "amounts.widegp")
+    again = widegp.load(tmp_path / "amounts.widegp").predict_distribution(X[350:], exposure=exposure[350:])
+    np.testing.assert_array_equal(again.mean, predicted.mean)
+    described = {entry["name"]: entry for entry in describe_parameters(model)}
+    assert described["shape"]["title"] == "shape" and "sqrt(x)" in described["shape"]["meaning"]
 
 
 def test_gross_outliers_hardly_move_a_student_t_fit():
@@ -95,13 +121,14 @@ def test_distribution_of_real_targets_in_their_units():
 @pytest.mark.parametrize(
     ("settings", "y", "exposure", "words"),
     [
-        ({"likelihood": "gamma"}, [1, 2, 3], None, "Unknown likelihood"),
+        ({"likelihood": "beta"}, [1, 2, 3], None, "Unknown likelihood"),
+        ({"likelihood": "gamma"}, [1, 0, 3], None, "0 in row 1, but amounts are above 0"),
         ({"likelihood": "logit"}, [2, 0, 1], None, "0 and 1"),
         ({"likelihood": "poisson"}, [1, 2.5, 3], None, "whole numbers"),
         ({"likelihood": "poisson", "conformal": True}, [1, 2, 3], None, "conformal=False"),
         ({"likelihood": "poisson", "checkpoint": "journal"}, [1, 2, 3], None, "checkpoint=None"),
-        ({"likelihood": "student-t"}, [1, 2, 3], [1, 1, 1], "exposure is of counts"),
-        ({}, [1, 2, 3], [1, 1, 1], "exposure is of counts"),
+        ({"likelihood": "student-t"}, [1, 2, 3], [1, 1, 1], "exposure is of counts and amounts, .*'gamma'"),
+        ({}, [1, 2, 3], [1, 1, 1], "exposure is of counts and amounts, .*'gamma'"),
     ],
 )
 def test_what_does_not_go_together_is_said(settings, y, exposure, words):
@@ -115,12 +142,14 @@ def test_latent_of_a_class_has_no_units():
     assert len(ResponsePredictive(Poisson(), M, V)) == 3
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "student-t", "logit", "poisson", "negative-binomial"])
+@pytest.mark.parametrize(
+    "likelihood", ["gaussian", "student-t", "logit", "poisson", "negative-binomial", "gamma"]
+)
 def test_integer_weights_are_repeated_rows(likelihood):
     rng = np.random.default_rng(4)
     X = rng.normal(size=(30, 2))
     y = rng.poisson(np.exp(0.5 * X[:, 0])).astype(float)
-    y = np.minimum(y, 1.0) if likelihood == "logit" else y
+    y = np.minimum(y, 1.0) if likelihood == "logit" else y + 0.5 if likelihood == "gamma" else y
     weight = rng.integers(0, 4, 30)
     model = WideGPRegressor.plain(likelihood=likelihood, random_state=0, approximation="exact")
     weighted = model.fit(X, y, sample_weight=weight).predict(X)

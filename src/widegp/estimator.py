@@ -54,10 +54,10 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     kernel : ``"mixed"`` (K_mix), ``"tanh"``, ``"sigmoid"``, ``"relu"``, ``"leaky_relu"``, ``"rbf"``,
-        ``"matern12"``, ``"matern32"``, ``"matern52"``, a kernel object, or ``"auto"``: K_mix, see posterior.
+        ``"matern12"``, ``"matern32"``, ``"matern52"``, ``"rational_quadratic"``, an object, or ``"auto"``.
     approximation : ``"auto"``, ``"exact"``, ``"full-scale"`` (anchors and neighbours), ``"vecchia"``
-        (neighbours), ``"fitc"``, ``"vfe"``, ``"dtc"`` (anchors), ``"subset"``, or ``"nystrom"`` (the paper's
-        equation read literally). ``"auto"`` is exact for small tables and full-scale for the others.
+        (neighbours), ``"fitc"``, ``"vfe"``, ``"dtc"``, ``"sor"`` (anchors), ``"subset"``, or ``"nystrom"``
+        (the paper's equation). ``"auto"`` is exact for small tables and full-scale for the others.
     rank, neighbors, predict_neighbors : the dials; the last is for prediction.
     predict_cells : new rows that lie together share the training rows that predict them, twice
         ``predict_neighbors`` of them, and one factorisation (docs/dials.md). Without, each row has the
@@ -94,9 +94,9 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         30 rows 10 are held out, and that level needs 19.
     engine : where sums over rows are made: ``"local"``, ``"sharded"`` (all devices that JAX finds; ``"auto"``
         where these are accelerators), ``"dask"`` (the current ``Client``'s cluster), or an engine object.
-    likelihood : ``"gaussian"``, ``"student-t"`` (gross outliers), or, for counts with mean e^f, ``"poisson"``
-        or ``"negative-binomial"``; other than Gaussian by Laplace's approximation. ``"logit"`` and
-        ``"probit"`` are of targets 0 and 1, whose mean is P(y = 1); `WideGPClassifier` takes any classes.
+    likelihood : ``"gaussian"``, ``"student-t"`` (gross outliers), or, with mean e^f, ``"poisson"`` or
+        ``"negative-binomial"`` for counts and ``"gamma"`` for amounts above 0; by Laplace's approximation.
+        ``"logit"`` and ``"probit"`` are of targets 0 and 1; `WideGPClassifier` takes any classes.
     posterior : ``"map"``, predictions at the mode of the parameters; ``"laplace"``, averaged over a few
         points with the moments of importance-weighted draws, or around the mode where these fail;
         ``"sample"``, over draws of NUTS (needs numpyro); ``"auto"``, where an exact fit has at most 300 rows,
@@ -267,7 +267,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         ``sample_weight`` (n,): a row of weight w counts as w rows with the same target. ``noise_variance``,
         (n,) or a number: variances of y given f where they are known, in the units of y squared; the noise is
         then not estimated, and that of new rows is taken as their mean. ``exposure`` (n,) multiplies the rate
-        of counts: the time or the number at risk that each is of.
+        of counts or amounts: the time or the number at risk that each is of.
 
         ``progress(event)`` is called as each stage begins and after each iteration, with a
         `widegp.progress.Progress`: stage, iteration, objective, values, rows, seconds, time left.

@@ -19,7 +19,7 @@ from widegp.fitted_warp import FittedWarp
 from widegp.inference.result import FitResult
 from widegp.inference.theta import ParameterPosterior
 from widegp.kernels.base import Kernel
-from widegp.likelihoods import Likelihood, log_exposure
+from widegp.likelihoods import Likelihood, log_exposure, refuse_exposure
 from widegp.noise_model import NoiseModel
 from widegp.prediction import Moments, Predictor, make_predictor, pooled, pooled_jointly
 from widegp.predictive import Mixture, Predictive, Tailed, WarpedGaussian, generator
@@ -170,7 +170,7 @@ class FittedGP:
             mean, variance = self.latent(X, exposure)
             return ResponsePredictive(self.likelihood, mean, variance, self.target, self.calibration)
         if exposure is not None:
-            raise ValueError("exposure is of counts; fit with likelihood='poisson' or 'negative-binomial'.")
+            refuse_exposure("gaussian")
         if self.members:
             parts = [model._gaussian(rows) for model, rows in self._mapped(X)]
             return Mixture(parts, self.weights, self.calibration)

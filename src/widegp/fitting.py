@@ -75,6 +75,8 @@ def fit_model(
         model = _fit_gaussian(asked, table, seed, watch)
     else:
         model = fit_response(asked, X, y, exposure, watch, known)
+    caveat = approximation(model.approximation).caveat
+    model = model.noted(caveat) if caveat else model
     return model.lasted(time.perf_counter() - began).predicting_on(make_engine(asked.engine, asked.backend))
 
 
@@ -95,7 +97,7 @@ def _fit_gaussian(asked: Any, table: TrainingTable, seed: int, watch: Watch) -> 
     dials = _resolved(asked, rows, kernel, backend, journal, seed)
     # Where choices are made, rows that repeat are held out one by one: new rows will repeat them too.
     chooses = _choices(asked).open and table.weight is None and len(table.y) >= LEAST_ROWS
-    if dials.name == "exact" and not (chooses or is_mapped(rows)):
+    if approximation(dials.name).exact and not (chooses or is_mapped(rows)):
         table = table.merged()
     builder = Builder(table.X, dials, backend, seed, engine)
     spent = journal.seconds() if journal else time.perf_counter() - watch.began
@@ -132,7 +134,7 @@ def _has_rival(asked: Any, builder: Builder) -> bool:
     """Whether the kernel of few rows is left open. Who gives priors or a start has those of K_mix in mind,
     and without priors there is no evidence to compare; the native loops know no stationary kernel.
     """
-    few = len(builder.X) <= FEW_ROWS and builder.dials.name == "exact" and asked.posterior == "auto"
+    few = len(builder.X) <= FEW_ROWS and builder.approximation.exact and asked.posterior == "auto"
     left = isinstance(asked.kernel, str) and asked.kernel == "auto" and asked.start is None
     usual = isinstance(asked.priors, str) and asked.priors == "default"
     return few and left and usual and backend_for(builder.engine, asked.backend) != "native"
@@ -276,7 +278,7 @@ def _averaged(asked: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
     where rows are few: p(y* | y) = sum_M w_M p(y* | y, M), with w_M by held-out rows or by evidence.
     """
     several = (estimate, *(estimate.beside if asked.posterior == "auto" else ()))
-    exact = estimate.builder.dials.name == "exact"
+    exact = estimate.builder.approximation.exact
     method = averages(asked.posterior, estimate.fitted, exact)
     if method == "map" or (len(several) > 1 and not estimate.alike):
         model, total = _model(asked, estimate, table), sum(one.share for one in several)

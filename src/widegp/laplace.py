@@ -80,9 +80,9 @@ class Response:
         terms = self.likelihood.terms(self.y, f + self.offset)
         return Terms(*(np.asarray(self.weight * part) for part in terms))
 
-    def with_psi(self, psi: np.ndarray) -> Response:
-        """The same under other parameters of the likelihood."""
-        return replace(self, likelihood=self.likelihood.with_psi(psi))
+    def with_z(self, z: np.ndarray) -> Response:
+        """The same at other coordinates of the likelihood's parameters."""
+        return replace(self, likelihood=self.likelihood.with_z(z))
 
     def of(self, rows: np.ndarray) -> Response:
         """The same of some rows."""

@@ -35,8 +35,7 @@ from widegp.kernels.base import Kernel
 from widegp.kernels.registry import named
 from widegp.laplace import Response
 from widegp.laplace_classes import ClassResponse
-from widegp.likelihoods import Bernoulli, log_exposure, make_likelihood
-from widegp.likelihoods.counts import Counts
+from widegp.likelihoods import log_exposure, make_likelihood, refuse_exposure
 from widegp.training_table import repeats, training_table
 
 EXACT_ROWS = 500  # up to here "auto" takes all rows at once; a mode is a dozen factorisations
@@ -95,7 +94,7 @@ def _latent_fit(estimator: Any, builder: Builder, response: Response | ClassResp
     if isinstance(response, ClassResponse):
         problem = ClassProblem(kernel, response, priors)
     else:
-        problem, psi = LatentProblem(kernel, response, priors), np.log(response.likelihood.psi)
+        problem, psi = LatentProblem(kernel, response, priors), response.likelihood.z
     start = start_values(kernel, 1.0, psi, n_inputs if _by_input(estimator) else None)
     del start["sigma_eps2"]
     by_input = resolve_priors(estimator.priors, kernel, n_inputs, True)
@@ -184,14 +183,13 @@ def fit_response(
             raise ValueError(
                 f"likelihood={estimator.likelihood!r} needs {name}={value!r}; change one of the two settings."
             )
-    if exposure is not None and not isinstance(likelihood, Counts):
-        raise ValueError(f"exposure is of counts; the likelihood is {estimator.likelihood!r}.")
+    if exposure is not None and not likelihood.takes_exposure:
+        refuse_exposure(estimator.likelihood)
     seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
     offset = log_exposure(exposure, np.size(y))
     table = training_table(estimator, X, y, seed, known["sample_weight"], offset=offset)
     likelihood.check(table.y)
-    scaled = not isinstance(likelihood, Counts | Bernoulli)
-    scaler = TargetScaler.fit(table.y, table.weight) if scaled else UNSCALED
+    scaler = TargetScaler.fit(table.y, table.weight) if likelihood.scales_target else UNSCALED
     rows, target, offset = table.X, scaler.transform(table.y), offset[table.fitted]
     weight = np.ones(len(target)) if table.weight is None else table.weight
     level = likelihood.level(target, offset, weight)

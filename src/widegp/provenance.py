@@ -12,6 +12,7 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
+from widegp.approximations.registry import approximation
 from widegp.data.errors import quoted
 from widegp.data.tables import TableSource
 from widegp.notices import in_words
@@ -42,7 +43,7 @@ def of_choice(model: Any) -> dict[str, Any]:
         return {}
     # Several outputs and classes share all that is told here.
     one = model.fitted_[0] if isinstance(model.fitted_, tuple) else model.fitted_
-    anchors = {} if one.approximation == "exact" else {"anchors": len(one.anchors)}
+    anchors = {"anchors": len(one.anchors)} if approximation(one.approximation).anchors != "none" else {}
     return {"chosen": {"approximation": one.approximation} | anchors}
 
 

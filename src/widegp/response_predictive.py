@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike
 from widegp.conformal import ConformalCalibration
 from widegp.data.preprocessing import TargetScaler
 from widegp.fitted_warp import FittedWarp
-from widegp.likelihoods import Bernoulli, Likelihood
+from widegp.likelihoods import Likelihood
 from widegp.likelihoods import Predictive as OfLikelihood
-from widegp.likelihoods.counts import Counts
 from widegp.predictive import Predictive, WarpedGaussian, generator
 
 # Counts at which the cdf is computed for a CRPS; between them it is interpolated.
@@ -51,11 +50,11 @@ class ResponsePredictive(Predictive):
 
     @property
     def latent(self) -> Predictive:
-        """The distribution of E[y | f]: of e^f for counts, of f for real targets, both in the units of y."""
-        if isinstance(self.likelihood, Bernoulli):
+        """The distribution of g^-1(f), of e^f for counts, of f for real targets, in the units of y."""
+        if self.likelihood.mean_warp is None:
             raise ValueError("The latent of a class has no units of y; use decision_function.")
         sd = np.sqrt(self.var_f)
-        warp = FittedWarp("log" if isinstance(self.likelihood, Counts) else "none")
+        warp = FittedWarp(self.likelihood.mean_warp)
         return WarpedGaussian(self.mean_f, sd, sd, self.target, warp)
 
     def quantile(self, levels: ArrayLike) -> np.ndarray:
@@ -69,7 +68,7 @@ class ResponsePredictive(Predictive):
 
     def pit(self, y: ArrayLike, random_state: Any = 0) -> np.ndarray:
         upper = self.cdf(y)
-        if not isinstance(self.likelihood, Counts | Bernoulli):
+        if not self.likelihood.discrete:
             return upper
         lower = self.cdf(np.asarray(y, float) - 1)
         return lower + generator(random_state).random(len(upper)) * (upper - lower)
@@ -81,7 +80,7 @@ class ResponsePredictive(Predictive):
     def crps(self, y: ArrayLike) -> np.ndarray:
         """sum_k (F_i(k) - 1{y_i <= k})^2 for counts; mean pinball loss of 400 quantiles for others."""
         y = np.broadcast_to(np.asarray(y, float), self.mean_f.shape)
-        if isinstance(self.likelihood, Counts | Bernoulli):
+        if self.likelihood.discrete:
             return self._count_crps(y)
         gap = y[:, None] - self.quantile(CRPS_LEVELS)
         return 2 * np.mean(gap * (CRPS_LEVELS - (gap < 0)), axis=1)

@@ -23,8 +23,7 @@ from widegp.data.target_kinds import LINKS, coded, target_kind
 from widegp.estimator import WideGPRegressor
 from widegp.fitting import conditioned
 from widegp.held_out import HeldOut, HeldOutClasses, rootogram
-from widegp.likelihoods.counts import Counts
-from widegp.metrics import energy_score, negative_binomial_deviance, poisson_deviance, rmse
+from widegp.metrics import energy_score, rmse
 from widegp.progress import Listener
 from widegp.table_split import Split
 from widegp.yardstick import measure, measure_classes
@@ -126,13 +125,10 @@ class OneNumber(TableTarget):
     def noted(self, model: Any, split: Split) -> dict[str, Any]:
         """Of counts how many came beside how many were expected, and their deviances."""
         likelihood = model.fitted_.likelihood
-        if not isinstance(likelihood, Counts):
+        if likelihood is None or likelihood.support != "counts":
             return {}
         found, y = model.predict_distribution(split.X_test), split.y_test
-        told = {"poisson_deviance": poisson_deviance(y, found.mean)}
-        if likelihood.excess > 0:
-            told["negative_binomial_deviance"] = negative_binomial_deviance(y, found.mean, likelihood.excess)
-        return {"rootogram": rootogram(found, y), "deviance": told}
+        return {"rootogram": rootogram(found, y), "deviance": likelihood.deviances(y, found.mean)}
 
 
 class Outputs(TableTarget):

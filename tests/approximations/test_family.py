@@ -16,7 +16,7 @@ from widegp.approximations.registry import approximation
 from widegp.compute.backend import choose_backend
 from widegp.engines.blocks import BlockedRows
 from widegp.engines.local import LocalEngine
-from widegp.kernels import Mixed, Mixture, ReLU
+from widegp.kernels import RBF, Mixed, Mixture, ReLU
 from widegp.prediction import make_predictor
 
 N, I, R, M = 22, 3, 5, 4
@@ -31,7 +31,7 @@ def table(seed=0):
 
 
 def build(name, X, y, Z, neighbors, backend="native", block_rows=N):
-    used = {"dtc": 0, "vfe": 0, "fitc": 0}.get(name, neighbors.shape[1])
+    used = {"sor": 0, "dtc": 0, "vfe": 0, "fitc": 0}.get(name, neighbors.shape[1])
     engine = choose_backend(Mixed(), backend)
     rows = BlockedRows.cut(X, y, neighbors[:, :used], block_rows, engine.pads)
     Z = Z if name != "vecchia" else Z[:0]
@@ -49,7 +49,7 @@ KERNELS = [
     Mixture(["tanh", "sigmoid", "relu"], [0.2, 0.3, 0.5], sigma_u2=0.5),
     ReLU(sigma_u2=0.5),
 ]
-NAMES = ["dtc", "vfe", "fitc", "vecchia", "full-scale"]
+NAMES = ["sor", "dtc", "vfe", "fitc", "vecchia", "full-scale"]
 
 
 @cache
@@ -66,7 +66,10 @@ def naive_family(name, which):
 # XLA takes seconds to compile each pair: every member and every kernel is quick once. The kernel with one
 # variance per input goes through every member where blocks are cut.
 IDS = ["mixed", "ard", "mixture", "relu"]
-XLA = {"dtc": "mixture", "vfe": "mixed", "fitc": "relu", "vecchia": "mixed", "full-scale": "mixture"}
+XLA = {
+    "sor": "mixed", "dtc": "mixture", "vfe": "mixed", "fitc": "relu", "vecchia": "mixed",
+    "full-scale": "mixture",
+}  # fmt: skip
 PAIRS = [
     pytest.param(
         name, which, backend, id=f"{name}-{kernel}-{backend}",
@@ -323,3 +326,30 @@ def test_batches_estimate_the_vecchia_objective_without_bias():
     for parameter, expected in whole.gradient.items():
         mean = np.mean([p.gradient[parameter] for p in parts], axis=0)
         np.testing.assert_allclose(mean, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_subset_of_regressors_is_the_linear_model_in_the_features():
+    """Var f* = Q** - Q*n (Q + noise)^-1 Qn*, which goes to 0 far from the anchors; the mean of dtc."""
+    X, y, Z = table()
+    kernel, backend = RBF(sigma_u2=0.5, sigma_b2=0.0), choose_backend(RBF(), "xla")
+    new = np.vstack([np.random.default_rng(5).normal(size=(6, I)), np.full((1, I), 50.0)])
+    rows = BlockedRows.cut(X, y, np.zeros((N, 0), np.int32), N, backend.pads)
+    found = {}
+    for name in ("sor", "dtc"):
+        member = approximation(name)
+        family = Family(name, member.rule, rows, Z, backend, LocalEngine(), made=member.posterior)
+        with backend.scope():
+            posterior = family.posterior(kernel, Observed(y, NOISE))
+            found[name] = make_predictor(posterior, None).predict(new)
+            joint = posterior.joint(backend, new)
+        np.testing.assert_allclose(joint[0], found[name].mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(np.diag(joint[1]), found[name].variance, rtol=1e-7, atol=1e-12)
+    phi = kernel(np.vstack([X, new]), Z) @ np.linalg.inv(np.linalg.cholesky(kernel(Z))).T
+    seen, ahead = phi[:N], phi[N:]
+    gain = np.linalg.solve(seen @ seen.T + NOISE * np.eye(N), seen @ ahead.T)
+    np.testing.assert_allclose(found["sor"].mean, y @ gain, rtol=1e-6, atol=1e-9)
+    variance = np.sum(ahead**2, axis=1) - np.sum((seen @ ahead.T) * gain, axis=0)
+    np.testing.assert_allclose(found["sor"].variance, variance, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(found["sor"].mean, found["dtc"].mean, rtol=1e-9)
+    assert np.all(found["sor"].variance <= found["dtc"].variance + 1e-12)
+    assert found["sor"].variance[-1] < 1e-12 and found["dtc"].variance[-1] == pytest.approx(1.0)

@@ -65,6 +65,15 @@ def test_gradients_are_those_of_the_predicted_mean(name):
     np.testing.assert_allclose(mean_gradients(posterior, X, rows), expected, atol=2e-7, rtol=1e-6)
 
 
+def test_a_posterior_that_gives_no_gradients_says_so():
+    class Sampled:
+        kernel, noise = Mixed(), 0.1
+
+    for rows, words in ((None, "no expansion"), (fitted("vecchia", Mixed())[1], "no Z and W and beta")):
+        with pytest.raises(ValueError, match=f"Sampled has {words}, .*metric='iso'"):
+            mean_gradients(Sampled(), np.zeros((1, 3)), rows)
+
+
 @pytest.mark.parametrize("name", ["exact", pytest.param("full-scale", marks=pytest.mark.slow)])
 def test_gradients_of_a_kernel_without_a_closed_form(name):
     posterior, rows = fitted(name, exact_tanh.replace(sigma_u2=0.5), n=40)

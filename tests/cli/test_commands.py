@@ -17,11 +17,12 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import typer
 from cli.commands import QUICK, houses, run, run_json
 from rich.console import Console
 
 import widegp
-from widegp import WideGPRegressor, anchors, cli, warps
+from widegp import WideGPRegressor, anchors, cli, kernels, likelihoods, warps
 from widegp.approximations.registry import APPROXIMATIONS as NAMES
 from widegp.cli import options
 from widegp.cli.app import COMMANDS
@@ -96,9 +97,21 @@ class TestFit:
                 # The command looks at the target first.
                 if name in own and name != "likelihood":
                     assert parameter.default == own[name], name
-        assert set(get_args(options.Approximation)) == {"auto", *NAMES}
         assert set(get_args(options.AnchorRule)) == set(anchors.RULES)
         assert set(get_args(options.Transform)) == {"auto", *warps.NAMES}
+
+    @pytest.mark.parametrize(
+        ("refuse", "names"),
+        [
+            (options.kernel_name, kernels.NAMES),
+            (options.approximation_name, NAMES),
+            (options.likelihood_name, likelihoods.NAMES),
+        ],
+    )
+    def test_names_are_those_of_the_registries(self, refuse, names):
+        assert all(refuse(name) == name for name in ("auto", *names))
+        with pytest.raises(typer.BadParameter, match=f"no .* 'mixt'; choose one of auto, {', '.join(names)}"):
+            refuse("mixt")
 
     @pytest.mark.parametrize(
         ("text", "value"), [("90s", 90), ("1.5m", 90), ("2 h", 7200), ("3min", 180)]

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.gaussian_process import kernels as theirs
 
-from widegp.kernels import RBF, Matern12, Matern32, Matern52, Mixed, Product, Sum, Tanh
+from widegp.kernels import RBF, Matern12, Matern32, Matern52, Mixed, Product, RationalQuadratic, Sum, Tanh
 
-CLASSES = {"rbf": RBF, "matern12": Matern12, "matern32": Matern32, "matern52": Matern52}
+CLASSES = {
+    "rbf": RBF, "matern12": Matern12, "matern32": Matern32, "matern52": Matern52,
+    "rational_quadratic": RationalQuadratic,
+}  # fmt: skip
 SMOOTHNESS = {"rbf": math.inf, "matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 PARAMETERS = {"sigma_u2": np.array([0.7, 1.3, 0.4]), "sigma_b2": 0.6, "sigma_v2": 1.7}
 N_ROWS, N_INPUTS = 6, 3
@@ -36,10 +39,12 @@ PAIRS = {
 
 
 def reference(name, left, right, p):
-    """sigma_b2 + sigma_v2 kappa: the Matérn kernel by its Bessel function, 50 digits."""
+    """sigma_b2 + sigma_v2 kappa in 50 digits: the Matérn kernel by its Bessel function."""
     s = mp.fsum(u * (a - b) ** 2 for u, a, b in zip(p["sigma_u2"], left, right, strict=True))
-    nu = SMOOTHNESS[name]
-    if s == 0:
+    nu = SMOOTHNESS.get(name)
+    if nu is None:
+        kappa = (1 + s / (2 * p.get("mixing", 1))) ** -p.get("mixing", mp.mpf(1))
+    elif s == 0:
         kappa = mp.mpf(1)
     elif math.isinf(nu):
         kappa = mp.exp(-s / 2)
@@ -78,10 +83,43 @@ def test_value_and_gradient_agree_with_50_digits(name, pair):
 @every_kernel
 def test_scikit_learn_has_the_same_kernel(name):
     X = np.random.default_rng(0).normal(size=(9, 3))
-    length, nu = 1 / np.sqrt(PARAMETERS["sigma_u2"]), SMOOTHNESS[name]
+    length, nu = 1 / np.sqrt(PARAMETERS["sigma_u2"]), SMOOTHNESS.get(name)
+    if nu is None:
+        pytest.skip("scikit-learn's has one length scale for all inputs: below")
     shape = theirs.RBF(length) if math.isinf(nu) else theirs.Matern(length, nu=nu)
     expected = (theirs.ConstantKernel(0.6) + theirs.ConstantKernel(1.7) * shape)(X)
     np.testing.assert_allclose(CLASSES[name](**PARAMETERS)(X), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("mixing", [0.06, 0.7, 3.0, 90.0])
+@pytest.mark.parametrize("pair", PAIRS)
+def test_rational_quadratic_agrees_with_50_digits_and_its_slope_by_the_mixing(pair, mixing):
+    with jax.enable_x64(True):
+        rows = [jnp.asarray(row)[None] for row in PAIRS[pair]]
+        value, slope = jax.value_and_grad(
+            lambda a: RationalQuadratic(**PARAMETERS, mixing=a)(*rows)[0, 0]
+        )(jnp.asarray(mixing))
+    with mp.workdps(50):
+        left, right = [[mp.mpf(float(v)) for v in row] for row in PAIRS[pair]]
+        p = {"sigma_u2": [mp.mpf(float(v)) for v in PARAMETERS["sigma_u2"]]}
+        p |= {key: mp.mpf(PARAMETERS[key]) for key in ("sigma_b2", "sigma_v2")}
+        along = lambda a: reference("rational_quadratic", left, right, p | {"mixing": a})  # noqa: E731
+        assert float(value) == pytest.approx(float(along(mp.mpf(mixing))), rel=1e-14)
+        expected = float(mp.diff(along, mp.mpf(mixing), h=mp.mpf(10) ** -20))
+    assert float(slope) == pytest.approx(expected, rel=1e-11, abs=1e-15)
+
+
+@pytest.mark.parametrize("mixing", [0.2, 1.0, 8.0])
+def test_scikit_learn_has_the_same_rational_quadratic(mixing):
+    X = np.random.default_rng(0).normal(size=(9, 3))
+    ours = RationalQuadratic(sigma_u2=0.7, sigma_b2=0.6, sigma_v2=1.7, mixing=mixing)(X)
+    shape = theirs.RationalQuadratic(1 / np.sqrt(0.7), mixing)
+    np.testing.assert_allclose(ours, (theirs.ConstantKernel(0.6) + theirs.ConstantKernel(1.7) * shape)(X))
+
+
+def test_many_units_of_one_variance_are_the_rbf():
+    X = np.random.default_rng(0).normal(size=(9, 3))
+    np.testing.assert_allclose(RationalQuadratic(mixing=1e9)(X), RBF()(X), rtol=1e-7)
 
 
 entries = st.floats(-3, 3, allow_subnormal=False)

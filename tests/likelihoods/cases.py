@@ -5,7 +5,7 @@ from __future__ import annotations
 import mpmath as mp
 import numpy as np
 
-from widegp.likelihoods import Bernoulli, Gaussian, NegativeBinomial, Poisson, StudentT
+from widegp.likelihoods import Bernoulli, Gamma, Gaussian, NegativeBinomial, Poisson, StudentT
 
 LIKELIHOODS = [
     Gaussian(0.3),
@@ -17,6 +17,9 @@ LIKELIHOODS = [
     NegativeBinomial(0.4),
     NegativeBinomial(20.0),
     NegativeBinomial(1e-3),
+    Gamma(0.7),
+    Gamma(2.0),
+    Gamma(400.0),
 ]
 IDS = [f"{l.name}{l.psi.tolist()}" for l in LIKELIHOODS]
 
@@ -49,4 +52,7 @@ def mp_log_p(likelihood, y: float, f, psi=None):
             r, mu = 1 / psi[0], mp.exp(f)
             binomial = mp.loggamma(y + r) - mp.loggamma(r) - mp.loggamma(y + 1)
             return binomial + y * mp.log(mu / (mu + r)) + r * mp.log(r / (mu + r))
+        case "gamma":
+            (k,) = psi
+            return k * mp.log(k) - mp.loggamma(k) + (k - 1) * mp.log(y) - k * f - k * y * mp.exp(-f)
     raise AssertionError(likelihood.name)

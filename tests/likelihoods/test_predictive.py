@@ -13,7 +13,7 @@ from scipy import integrate, stats
 from scipy.special import expit
 
 from likelihoods.cases import IDS, LIKELIHOODS, mp_log_p
-from widegp.likelihoods import Bernoulli, Gaussian, NegativeBinomial, Poisson, Softmax, StudentT
+from widegp.likelihoods import Bernoulli, Gamma, Gaussian, NegativeBinomial, Poisson, Softmax, StudentT
 
 each = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=IDS)
 COUNTS = [Poisson(), NegativeBinomial(0.4), NegativeBinomial(1e-3), NegativeBinomial(5.0)]
@@ -31,7 +31,7 @@ def integral(likelihood, y: float, m: float, v: float) -> float:
 @each
 @pytest.mark.parametrize(("m", "v"), [(0.3, 0.01), (-2.0, 1.0), (1.5, 9.0)])
 def test_log_density_is_the_integral(likelihood, m, v):
-    y_of = {"logit": (0.0, 1.0), "probit": (0.0, 1.0), "gaussian": (0.0, 3.0)}
+    y_of = {"logit": (0.0, 1.0), "probit": (0.0, 1.0), "gaussian": (0.0, 3.0), "gamma": (0.2, 3.0, 10.0)}
     for y in y_of.get(likelihood.name, (0.0, 3.0, 60.0)):
         got = likelihood.predictive(np.array([m]), np.array([v])).log_density(np.array([y]))[0]
         assert got == pytest.approx(integral(likelihood, y, m, v), rel=1e-9, abs=1e-9), y
@@ -39,7 +39,7 @@ def test_log_density_is_the_integral(likelihood, m, v):
 
 @each
 def test_without_uncertainty_the_density_is_that_at_f(likelihood):
-    y = np.array([0.0, 1.0, 1.0, 0.0])
+    y = np.array([0.0, 1.0, 1.0, 0.0]) + 0.5 * (likelihood.support == "positive")
     f = np.array([-3.0, 0.2, 1.0, 4.0])
     got = likelihood.predictive(f, np.zeros(4)).log_density(y)
     np.testing.assert_allclose(got, likelihood.terms(y, f).log_p, rtol=1e-11)
@@ -108,6 +108,32 @@ def test_student_cdf_quantile_and_moments(nu, scale, v, level):
     assert inside == pytest.approx(0.8, abs=1e-8)
     if v == 0:
         assert y[0] == pytest.approx(stats.t.ppf(level, nu, 0.7, scale), rel=1e-8, abs=1e-8)
+
+
+@settings(max_examples=25, deadline=None)
+@given(shape=st.floats(0.06, 300), v=st.floats(0, 4), level=st.floats(0.001, 0.999))
+def test_cdf_quantile_and_moments_of_amounts(shape, v, level):
+    one = Gamma(shape).predictive(np.array([0.7]), np.array([v]))
+    y = one.quantile(level)
+    assert one.cdf(y)[0] == pytest.approx(level, abs=1e-9)
+    x = np.log(one.quantile([0.1, 0.9])[0])
+    density = lambda t: np.exp(one.log_density(np.exp([t]))[0] + t)  # noqa: E731
+    assert integrate.quad(density, *x, limit=200)[0] == pytest.approx(0.8, abs=1e-8)
+    many = np.linspace(0.002, 0.998, 20)
+    # Interpolated, for scores that average over hundreds of them.
+    reached = [one.cdf(y)[0] for y in one.quantile(many).T]
+    np.testing.assert_allclose(reached, many, atol=1e-4)
+    if v == 0:
+        assert y[0] == pytest.approx(stats.gamma.ppf(level, shape, scale=np.exp(0.7) / shape), rel=1e-8)
+
+
+def test_amounts_of_a_certain_mean_are_lognormal_about_it():
+    """shape -> infinity: log y = f."""
+    one = Gamma(1e6).predictive(np.array([0.3]), np.array([0.5]))
+    expected = stats.lognorm(np.sqrt(0.5), scale=np.exp(0.3))
+    np.testing.assert_allclose(one.quantile([0.1, 0.5, 0.9])[0], expected.ppf([0.1, 0.5, 0.9]), rtol=1e-5)
+    np.testing.assert_allclose([one.mean[0], one.variance[0]], expected.stats("mv"), rtol=1e-5)
+    assert one.log_density([1.7])[0] == pytest.approx(expected.logpdf(1.7), abs=1e-5)
 
 
 @each

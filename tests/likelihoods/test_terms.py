@@ -10,9 +10,13 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from likelihoods.cases import IDS, LIKELIHOODS, mp_log_p, targets
+from widegp.fitted_warp import FittedWarp
+from widegp.inference.parameters import declared_parameters
+from widegp.kernels import NAMES as KERNELS
 from widegp.likelihoods import (
     NAMES,
     Bernoulli,
+    Gamma,
     Gaussian,
     NegativeBinomial,
     Poisson,
@@ -39,6 +43,8 @@ def scipy_log_density(likelihood, y, f):
             return stats.bernoulli.logpmf(y, stats.norm.cdf(f))
         case "poisson":
             return stats.poisson.logpmf(y, np.exp(f))
+        case "gamma":
+            return stats.gamma.logpdf(y, likelihood.shape, scale=np.exp(f) / likelihood.shape)
     r = 1 / likelihood.dispersion
     return stats.nbinom.logpmf(y, r, r / (r + np.exp(f)))
 
@@ -55,6 +61,7 @@ def test_density_is_scipys(likelihood):
 @pytest.mark.parametrize("f", FAR)
 def test_derivatives_by_f_have_their_digits_in_the_tails(likelihood, f):
     y = {0.0, 1.0} if isinstance(likelihood, Bernoulli) else {0.0, 1.0, 7.0, 400.0}
+    y -= {0.0} if likelihood.support == "positive" else set()
     for value in sorted(y):
         terms = likelihood.terms(np.array([value]), np.array([f]))
         with mp.workdps(60):
@@ -177,6 +184,7 @@ def test_softmax_derivatives_and_agreement_with_logit():
         (Poisson(), [1, 2.5], "2.5 in row 1.*whole numbers"),
         (NegativeBinomial(), [-1, 2], "-1 in row 0.*whole numbers"),
         (Bernoulli(), [0, 1, 2], "2 in row 2.*0 and 1"),
+        (Gamma(), [2, 0.0], "0 in row 1.*above 0"),
         (Gaussian(), [0, np.nan], "nan in row 1.*finite"),
         (StudentT(), [[0.0]], "shape"),
         (Softmax(3), [0, 3], "3 in row 1.*0 to 2"),
@@ -187,14 +195,39 @@ def test_impossible_targets_are_refused(likelihood, y, words):
         likelihood.check(y)
 
 
+@each
+def test_what_a_likelihood_says_of_its_targets_is_so(likelihood):
+    y, f = targets(likelihood, 400, seed=6)
+    likelihood.check(y)
+    assert likelihood.discrete == bool(np.all(y == np.floor(y)))
+    shifted = -1.0 - y
+    if likelihood.scales_target:
+        likelihood.check(shifted)
+    else:
+        with pytest.raises(ValueError, match="in row 0"):
+            likelihood.check(shifted)
+    # An exposure e multiplies the mean, whatever f.
+    certain = np.zeros(3)
+    at, above = (likelihood.predictive(np.array([-1.0, 0.2, 2.0]) + c, certain).mean for c in (0, np.log(3)))
+    assert likelihood.takes_exposure == bool(np.allclose(above, 3 * at, rtol=1e-12))
+    if likelihood.mean_warp is not None:
+        warp = FittedWarp(likelihood.mean_warp)
+        np.testing.assert_allclose(warp.inverse(np.array([-1.0, 0.2, 2.0])), at, rtol=1e-12)
+
+
 def test_names_parameters_and_exposure():
     for name in NAMES:
         likelihood = make_likelihood(name)
         assert likelihood.name == name
         assert likelihood.with_psi(likelihood.psi) == likelihood
+        np.testing.assert_allclose(likelihood.with_z(likelihood.z).psi, likelihood.psi, rtol=1e-14)
         assert all(p.lower < v < p.upper for p, v in zip(likelihood.parameters, likelihood.psi, strict=True))
-    with pytest.raises(ValueError, match="Unknown likelihood 'gamma'"):
-        make_likelihood("gamma")
+        assert all(p.title and p.meaning.endswith(".") for p in likelihood.parameters)
+        # A model lists them beside those of its kernel, each under its own name.
+        taken = {p.name for kernel in KERNELS.values() for p in declared_parameters(kernel()).values()}
+        assert not taken & {p.name for p in likelihood.parameters}
+    with pytest.raises(ValueError, match="Unknown likelihood 'beta'"):
+        make_likelihood("beta")
     with pytest.raises(ValueError, match="link is 'cloglog'"):
         Bernoulli("cloglog")
     np.testing.assert_array_equal(log_exposure(None, 3), np.zeros(3))

@@ -16,6 +16,7 @@ from widegp.kernels import (
     Matern52,
     Mixed,
     Mixture,
+    RationalQuadratic,
     ReLU,
     Sigmoid,
     Tanh,
@@ -38,6 +39,7 @@ NETWORKS = {
     "cosine, df 1": CosineBNN(3, 1, **STATIONARY),
     "cosine, df 3": CosineBNN(3, 3, **STATIONARY),
     "cosine, df 5": CosineBNN(3, 5, **STATIONARY),
+    "cosine, mixed": CosineBNN(3, mixing=0.6, **STATIONARY),
     "heavy output": ShallowBNN(3, "relu", output_prior="laplace", **SETTINGS),
 }
 
@@ -138,7 +140,10 @@ def test_the_network_of_a_kernel_has_it_as_its_limit(kernel):
     np.testing.assert_allclose(network.hidden_covariance(X, 0), kernel(X), rtol=0.04)
 
 
-@pytest.mark.parametrize("cls", [RBF, Matern12, Matern32, Matern52])
+COSINE = [RBF, Matern12, Matern32, Matern52, RationalQuadratic]
+
+
+@pytest.mark.parametrize("cls", COSINE)
 def test_the_network_of_a_stationary_kernel_has_cosine_units(cls):
     kernel, width = cls(**STATIONARY), 200_000
     network = network_of(kernel, width)
@@ -147,8 +152,18 @@ def test_the_network_of_a_stationary_kernel_has_cosine_units(cls):
     # Var(2 cos cos') <= 3/2.
     error = kernel.sigma_v2 * np.sqrt(1.5 / width)
     assert np.abs(network.hidden_covariance(X, 0) - kernel(X)).max() < 5 * error
-    others = [other(**STATIONARY)(X) for other in (RBF, Matern12, Matern32, Matern52) if other is not cls]
+    others = [other(**STATIONARY)(X) for other in COSINE if other is not cls]
     assert all(np.abs(network.hidden_covariance(X, 0) - K).max() > 5 * error for K in others)
+
+
+def test_variances_of_the_hidden_weights_of_a_rational_quadratic_are_gamma():
+    """|u|^2 / sigma_u2 given tau is tau chi-squared; one tau per unit, of mean 1 and variance 1 / a."""
+    a, n, n_inputs = 0.6, 20_000, 500
+    layer = CosineBNN(1, mixing=a, sigma_u2=0.7)._hidden_layer((1, n), n_inputs, np.random.default_rng(0))[0]
+    tau = (layer[:, 1:] ** 2).mean(1) / 0.7
+    assert tau.mean() == pytest.approx(1, abs=5 / np.sqrt(a * n))
+    # What a chi-squared of 500 degrees of freedom adds is small beside that.
+    assert stats.kstest(tau, stats.gamma(a, scale=1 / a).cdf).statistic < 0.02
 
 
 def test_hidden_weights_of_a_cosine_network_are_multivariate_t():
@@ -198,6 +213,7 @@ def test_a_hidden_prior_that_is_not_gaussian_has_its_own_limit():
         (lambda: BlockMixtureBNN(4, ("tanh",), (0.5, 0.5)), "1 activations need as many weights"),
         (lambda: ShallowBNN(4).draw(X[0]), "tables of rows"),
         (lambda: CosineBNN(4, 2), "degrees_of_freedom must be one of inf, 1, 3, 5; got 2"),
+        (lambda: CosineBNN(4, 3, mixing=1.0), "mixing is a positive number, of weights with infinite"),
         (lambda: network_of(RBF() + Tanh(), 4), "No network with the limit Sum is known"),
         (lambda: network_of(Mixture((LeakyReLU(alpha=0.1), LeakyReLU(alpha=0.2))), 4), "one alpha"),
     ],

@@ -53,11 +53,33 @@ class Grown(NamedTuple):
     log_sd: np.ndarray
 
 
+class Expansion(NamedTuple):
+    """E f(x) = sum_p w_p K(x, z_p) without neighbours: points z (p, I), weights w (p,)."""
+
+    points: np.ndarray
+    weights: np.ndarray
+
+
+class Features(NamedTuple):
+    """phi(x) = W'k(Z, x),  E f = phi'beta,  Var f = max(K(x, x) - |phi|^2, 0) + |T phi|^2,  no neighbours.
+
+    Z (r, I), W (r, r), beta (r,).    T (r, r), or None: without the second term.
+    residual : whether there is the first.
+    """
+
+    Z: np.ndarray
+    W: np.ndarray
+    beta: np.ndarray
+    T: np.ndarray | None = None
+    residual: bool = True
+
+
 @dataclass(frozen=True)
 class Approximation(ABC):
     """A member of the registry (`widegp.approximations.registry`).
 
     name : by which users ask for it.    summary : a few words for help texts.
+    caveat : a sentence that every model fitted by it carries among its notes, or none.
     anchors : "none", "points" (anywhere), or "rows" (of the table).
     metrics : in which anchors may be spread by distance, "inputs" or "kernel"; of two the likelier is kept.
     neighbors : whether rows condition on their nearest earlier rows.
@@ -70,6 +92,12 @@ class Approximation(ABC):
     metrics: tuple[str, ...] = ("inputs",)
     neighbors: bool = False
     coarse: bool = True
+    caveat: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the likelihood is that of the process itself, of all rows in one matrix."""
+        return False
 
     def shape(self, n_rows: int, n_inputs: int, rank: int, neighbors: int) -> Shape:
         """The sizes under the dials as asked for."""

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
-from widegp.approximations.base import Approximation, Grown, Shape, Work, dense_work
-from widegp.approximations.evaluation import LOG_2PI, Evaluation, Observed, failure
+from widegp.approximations.base import Approximation, Expansion, Features, Grown, Shape, Work, dense_work
+from widegp.approximations.evaluation import LOG_2PI, Evaluation, Likelihood, Observed, failure, refuse_batch
 from widegp.compute.backend import Backend, Cotangent, RowBars
 from widegp.kernels.base import Kernel
 from widegp.registry import saveable
@@ -27,6 +28,10 @@ ARRAYS = 6
 class DenseApproximation(Approximation):
     """All rows, or those of the anchors, in one matrix."""
 
+    @property
+    def exact(self) -> bool:
+        return self.anchors == "none"
+
     def likelihood(self, builder: Builder, layout: Layout) -> Dense:
         kept = layout.anchors.rows
         return Dense(builder.X if kept is None else builder.X[kept], builder.backend, kept)
@@ -34,7 +39,7 @@ class DenseApproximation(Approximation):
     def grown(self, posterior: DensePosterior, backend: Backend, new: BlockedRows) -> Grown:
         grown = posterior.grown(backend, new.X, Observed(new.y, posterior.noise, new.spread))
         # A subset predicts from the anchors' rows, whatever other rows there are.
-        return grown if self.anchors == "none" else grown._replace(posterior=posterior)
+        return grown if self.exact else grown._replace(posterior=posterior)
 
     def work(self, shape: Shape, keep_bytes: int) -> Work:
         return Work(dense=dense_work(self.rows(shape), shape.i))
@@ -43,7 +48,7 @@ class DenseApproximation(Approximation):
         return ARRAYS * self.rows(shape) ** 2
 
     def rows(self, shape: Shape) -> int:
-        return shape.n if self.anchors == "none" else shape.r
+        return shape.n if self.exact else shape.r
 
 
 @dataclass
@@ -60,6 +65,11 @@ class Dense:
 
     def settle(self, jitter: float) -> None:
         """Nothing is ever added to the diagonal."""
+
+    summed = None
+
+    def batch(self, rows: np.ndarray) -> Likelihood:
+        refuse_batch()
 
     def _own(self, observed: Observed) -> Observed:
         return observed if self.kept is None else observed.of(self.kept)
@@ -145,6 +155,14 @@ class DensePosterior:
 
     def numbers(self) -> Numbers:
         return Numbers(self.kernel, self.X, self.alpha, self.L)
+
+    def expansion(self) -> Expansion:
+        return Expansion(self.X, self.alpha)
+
+    def features(self) -> Features:
+        """Of all rows: Z = X, W = L^-T, beta = L'alpha."""
+        W = solve_triangular(self.L, np.eye(len(self.X)), lower=True).T
+        return Features(self.X, W, self.L.T @ self.alpha)
 
     def bytes_per_row(self, neighbors: int) -> int:
         """Of work for each new row."""

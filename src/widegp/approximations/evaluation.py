@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
 from widegp.compute.backend import Backend, RowBars
 from widegp.kernels.base import Kernel
+
+if TYPE_CHECKING:
+    from widegp.approximations.base import Shape
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -53,6 +56,11 @@ def failure(problem: str) -> Evaluation:
     return Evaluation(float("inf"), {}, 0.0, problem)
 
 
+def refuse_batch() -> NoReturn:
+    """Raises: there is no batch of rows where all of them are taken at once."""
+    raise ValueError("batch_rows needs anchors or neighbours; this approximation uses all rows at once.")
+
+
 class Likelihood(Protocol):
     """-log p(y | X, theta) of rows X. Targets come in the order of X, whatever the order inside."""
 
@@ -69,6 +77,15 @@ class Likelihood(Protocol):
         """
 
     def posterior(self, kernel: Kernel, observed: Observed) -> Any: ...
+
+    @property
+    def summed(self) -> Shape | None:
+        """Rows, inputs, anchors and neighbours where the loss is made of sums over rows, which those of a
+        `batch` estimate; None where it takes all rows at once.
+        """
+
+    def batch(self, rows: np.ndarray) -> Likelihood:
+        """The likelihood estimated from some rows (b,), each given all its neighbours."""
 
     def settle(self, jitter: float) -> None:
         """A value was found with this jitter: it stays, so that the likelihood is one function."""

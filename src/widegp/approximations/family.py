@@ -42,17 +42,21 @@ DIGITS = 1e-6
 
 @dataclass(frozen=True)
 class FamilyApproximation(Approximation):
-    """Anchors, neighbours or both; ``rule`` says what becomes of the residual."""
+    """Anchors, neighbours or both; ``rule`` says what becomes of the residual, ``posterior`` what of it is
+    predicted.
+    """
 
     rule: Rule = Rule(residual=True)  # noqa: RUF009 (a tuple)
+    posterior: type[FamilyPosterior] = FamilyPosterior
 
     def likelihood(self, builder: Builder, layout: Layout) -> Family:
         assert layout.rows is not None
         Z = layout.anchors.points
         neighbors = builder.dials.neighbors if self.neighbors else 0
         return Family(
-            self.name, self.rule, layout.rows, Z, builder.backend, builder.engine, layout.order, neighbors
-        )
+            self.name, self.rule, layout.rows, Z, builder.backend, builder.engine, layout.order, neighbors,
+            made=self.posterior,
+        )  # fmt: skip
 
     def grown(self, posterior: FamilyPosterior, backend: Backend, new: BlockedRows) -> Grown:
         """Block after block, so that no more rows than a block's are foretold together."""
@@ -86,7 +90,7 @@ class Family:
     ``order`` (n,) is the row of the table at each place of ``rows``, or None where they agree. ``jitter``
     grows as the first value needs it. Then the likelihood is ``settled``: it stays one function, and
     parameters that would need more of it have no value. ``share`` is 1, or n / |batch| where the sums run
-    over a batch of rows and stand for all of them.
+    over a batch of rows and stand for all of them. ``made`` is the class of its posterior.
     """
 
     name: str
@@ -100,6 +104,7 @@ class Family:
     jitter: float = JITTERS[0]
     share: float = 1.0
     settled: bool = False
+    made: type[FamilyPosterior] = FamilyPosterior
 
     def rule(self, model: Model, observed: Observed) -> Rule:
         """How the sums are made under this model: of features where sums of k(Z, x) would lose their digits.
@@ -117,6 +122,10 @@ class Family:
     @property
     def n_rows(self) -> int:
         return self.rows.n_rows
+
+    @property
+    def summed(self) -> Shape:
+        return Shape(self.n_rows, self.Z.shape[1], len(self.Z), self.neighbors)
 
     def model(self, kernel: Kernel, noise: float) -> Model | None:
         most = self.jitter if self.settled else JITTERS[-1]
@@ -202,7 +211,7 @@ class Family:
                 " approximation='fitc', which rounds less."
             )
         W, beta, L_B = (np.asarray(part) for part in (model.white.W, weights.beta, weights.L_B))
-        return FamilyPosterior(self.name, kernel, observed.noise, self.Z, W, beta, L_B, self.neighbors)
+        return self.made(self.name, kernel, observed.noise, self.Z, W, beta, L_B, self.neighbors)
 
     def batch(self, rows: np.ndarray) -> Family:
         """The likelihood estimated from some rows (b,), each given all its neighbours.

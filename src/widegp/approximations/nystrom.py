@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from widegp.approximations.base import Approximation, Grown, Shape, Work, anchor_work
+from widegp.approximations.base import Approximation, Expansion, Features, Grown, Shape, Work, anchor_work
 from widegp.approximations.dense import Dense, DensePosterior
-from widegp.approximations.evaluation import LOG_2PI, Evaluation, Observed, failure
+from widegp.approximations.evaluation import LOG_2PI, Evaluation, Likelihood, Observed, failure, refuse_batch
 from widegp.approximations.sums import Model, Rule, Sums, block_pullback, block_sums
 from widegp.approximations.whitening import JITTERS, whiten, whiten_pullback
 from widegp.compute.backend import Backend, Block, RowBars
@@ -79,6 +79,11 @@ class Nystrom:
 
     def settle(self, jitter: float) -> None:
         self.jitter = max(self.jitter, jitter)
+
+    summed = None
+
+    def batch(self, rows: np.ndarray) -> Likelihood:
+        refuse_batch()
 
     def _prepare(self, kernel: Kernel, observed: Observed) -> tuple[Model, Rows, Sums] | None:
         variances = self.backend.xp.asarray(observed.of(self.kept).variances())
@@ -206,6 +211,12 @@ class NystromPosterior:
 
     def numbers(self) -> Numbers:
         return Numbers(self.kernel, self.Z, self.W, self.beta)
+
+    def expansion(self) -> Expansion:
+        return Expansion(self.Z, self.W @ self.beta)
+
+    def features(self) -> Features:
+        return Features(self.Z, self.W, self.beta)
 
     def bytes_per_row(self, neighbors: int) -> int:
         """Of work for each new row."""

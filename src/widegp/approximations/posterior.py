@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
-from widegp.approximations.base import Grown
+from widegp.approximations.base import Expansion, Features, Grown
 from widegp.compute.backend import Backend, Block
 from widegp.kernels.base import Kernel
 from widegp.registry import saveable
@@ -68,6 +69,14 @@ class FamilyPosterior:
 
     def numbers(self) -> Numbers:
         return Numbers(self.kernel, self.Z, self.W, self.beta, self.L_B)
+
+    def expansion(self) -> Expansion:
+        return Expansion(self.Z, self.W @ self.beta)
+
+    def features(self) -> Features:
+        """T = L_B^-1."""
+        T = solve_triangular(self.L_B, np.eye(len(self.beta)), lower=True)
+        return Features(self.Z, self.W, self.beta, T)
 
     def bytes_per_row(self, neighbors: int) -> int:
         """Of work for each new row, given so many training rows of its own."""
@@ -187,3 +196,36 @@ class FamilyPosterior:
             phi, mean, R = phi - explained.features, mean + explained.mean, R + explained.covariance
         half = np.asarray(backend.solve_lower(self.L_B, phi.T))
         return mean, R + half.T @ half
+
+
+@saveable
+@dataclass(frozen=True)
+class DegeneratePosterior(FamilyPosterior):
+    """f = phi(x)'w,  w ~ N(beta, B^-1): a linear model in the features, and nothing beside it.
+
+    The posterior of `FamilyPosterior` without neighbours, but for the variance that the anchors leave over.
+    """
+
+    def features(self) -> Features:
+        return super().features()._replace(residual=False)
+
+    @staticmethod
+    def moments(
+        backend: Backend, numbers: Numbers, X: Array, near: Array | None = None, given: Given | None = None
+    ) -> tuple[Array, Array]:
+        """mu = phi*'beta,  Var f = |L_B^-1 phi*|^2  at new rows X (q, I)."""
+        phi = numbers.features(backend, X)
+        half = backend.solve_lower(numbers.L_B, phi.T)
+        return phi @ numbers.beta, (half * half).sum(0)
+
+    def joint(self, backend: Backend, X: np.ndarray, near: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (q,) and covariance (q, q) = phi B^-1 phi' of f at new rows X (q, I)."""
+        phi = np.asarray(self.numbers().features(backend, X))
+        half = np.asarray(backend.solve_lower(self.L_B, phi.T))
+        return phi @ self.beta, half.T @ half
+
+    def _conditional(
+        self, backend: Backend, block: Block, residual: bool
+    ) -> tuple[Array, Array, Array, Array]:
+        phi, y, d, _ = super()._conditional(backend, block, residual)
+        return phi, y, d, 0.0

@@ -6,6 +6,7 @@ from widegp.approximations.base import Approximation
 from widegp.approximations.dense import DenseApproximation
 from widegp.approximations.family import FamilyApproximation
 from widegp.approximations.nystrom import NystromApproximation
+from widegp.approximations.posterior import DegeneratePosterior
 from widegp.approximations.sums import Rule
 
 EITHER = ("inputs", "kernel")
@@ -19,6 +20,12 @@ APPROXIMATIONS: dict[str, Approximation] = {
         # Anchors are all there is, and rows far out should take no more of them than others.
         FamilyApproximation("dtc", "anchors", "points", ("kernel",), rule=Rule(residual=False)),
         FamilyApproximation("vfe", "anchors, a bound", "points", ("kernel",), rule=Rule(False, trace=True)),
+        FamilyApproximation(
+            "sor", "anchors, as a linear model", "points", ("kernel",), rule=Rule(residual=False),
+            posterior=DegeneratePosterior,
+            caveat="Subset of regressors: a sum of as many features as there are anchors, so that variances"
+            " are too small far from them; approximation='dtc' has the same means, and what is left besides.",
+        ),
         # Beside residuals, which carry what is near, either metric may give the better likelihood: anchors
         # spread over the inputs did on Superconductivity, over the kernel's on YearPredictionMSD.
         FamilyApproximation("fitc", "anchors and residual variances", "points", EITHER),

@@ -24,7 +24,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from widegp.approximations.dense import DensePosterior
 from widegp.conditioning import TrainingRows
 
 Array = Any
@@ -40,14 +39,18 @@ def mean_gradients(posterior: Any, X: np.ndarray, rows: TrainingRows | None = No
     ``rows`` are the training rows where predictions condition on the nearest of them, as ``rows.count`` says.
     """
     X = np.asarray(X, float)
+    needed = ("expansion",) if rows is None else ("Z", "W", "beta")
+    if not all(hasattr(posterior, name) for name in needed):
+        raise ValueError(
+            f"{type(posterior).__name__} has no {' and '.join(needed)}, of which gradients are made;"
+            " fit with metric='iso'."
+        )
     kernel = posterior.kernel
     with jax.enable_x64(True):
-        if isinstance(posterior, DensePosterior):
-            points, weights = jnp.asarray(posterior.X), jnp.asarray(posterior.alpha)
+        if rows is None:
+            points, weights = map(jnp.asarray, posterior.expansion())
             return _stream(partial(_of_points, kernel, points, weights), X, len(points))
         Z, W, beta = (jnp.asarray(part) for part in (posterior.Z, posterior.W, posterior.beta))
-        if rows is None:
-            return _stream(partial(_of_points, kernel, Z, W @ beta), X, len(Z))
         near = rows.nearest(X)
         size = len(Z) + near.shape[1] * (near.shape[1] + len(Z) + X.shape[1])
 

@@ -151,8 +151,7 @@ class TableFit:
     def _can_average(self) -> bool:
         """Whether the fit is exact, of few rows, and there is something to average it with."""
         few = len(self.start) <= self.problem.count <= FEW_ROWS and "sigma_u2" in self.start
-        exact = self.builder.dials.name == "exact"
-        return exact and few and (self.rival is not None or self._can_weigh())
+        return self.builder.approximation.exact and few and (self.rival is not None or self._can_weigh())
 
     def _can_weigh(self) -> bool:
         """Whether rows are as many as the parameters that the fit would have with one sigma_u2 per input:

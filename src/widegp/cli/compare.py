@@ -200,7 +200,6 @@ def _scored(
     from widegp.compare import compare as compare_numbers
     from widegp.compare_targets import compare_classes, compare_counts, compare_outputs
     from widegp.likelihoods import make_likelihood
-    from widegp.likelihoods.counts import Counts
     from widegp.table_targets import Classes, OneNumber, Outputs
 
     settings, level, seed = asked.settings, asked.level, asked.chosen.seed
@@ -212,7 +211,7 @@ def _scored(
             found[output].append(score)
         return "numbers", found
     assert isinstance(predicted, OneNumber)
-    if settings["likelihood"] != "gaussian" and isinstance(make_likelihood(settings["likelihood"]), Counts):
+    if make_likelihood(settings["likelihood"]).support == "counts":
         return "counts", {"": list(compare_counts(split, settings, predicted, level, seed, progress))}
     return "numbers", {"": list(compare_numbers(split, settings, seed, level, progress))}
 

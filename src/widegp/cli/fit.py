@@ -168,10 +168,10 @@ def _say_what_is_resumed(journal: Path) -> None:
     if not journal.exists():
         typer.echo(f"Nothing to resume in {journal.parent}; starting afresh.", err=True)
         return
-    with open(journal, "rb") as file:
-        evaluations = sum(b' {"z": ' in line for line in file)
-    if evaluations:
-        typer.echo(f"Resuming from {evaluations:,} evaluations in {journal}.", err=True)
+    from widegp.inference.journal import evaluations
+
+    if known := evaluations(journal):
+        typer.echo(f"Resuming from {known:,} evaluations in {journal}.", err=True)
 
 
 def _how_to_go_on(journal: Path | None, saved: Path | None) -> str:

@@ -6,6 +6,7 @@ import codecs
 import csv
 import math
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -61,9 +62,31 @@ def kernel_name(name: str) -> str:
     if name not in ("auto", "mixed"):
         from widegp.kernels import NAMES
 
-        if name not in NAMES:
-            raise typer.BadParameter(f"there is no kernel {name!r}; choose auto, {', '.join(NAMES)}.")
+        _refuse_unknown("kernel", name, NAMES)
     return name
+
+
+def approximation_name(name: str) -> str:
+    """Refuse an approximation that there is not; the usual ones are known without loading the others."""
+    if name not in ("auto", "exact", "full-scale"):
+        from widegp.approximations.registry import APPROXIMATIONS
+
+        _refuse_unknown("approximation", name, APPROXIMATIONS)
+    return name
+
+
+def likelihood_name(name: str) -> str:
+    """Refuse a likelihood that there is not; the usual ones are known without loading the others."""
+    if name not in ("auto", "gaussian"):
+        from widegp.likelihoods import NAMES
+
+        _refuse_unknown("likelihood", name, NAMES)
+    return name
+
+
+def _refuse_unknown(kind: str, name: str, names: Iterable[str]) -> None:
+    if name not in names:
+        raise typer.BadParameter(f"there is no {kind} {name!r}; choose one of auto, {', '.join(names)}.")
 
 
 def encoding(name: str | None) -> str | None:
@@ -74,13 +97,9 @@ def encoding(name: str | None) -> str | None:
         raise typer.BadParameter(f"{name!r} is no encoding; write one like cp1252 or utf-16.") from None
 
 
-Approximation = Literal[
-    "auto", "exact", "full-scale", "vecchia", "fitc", "vfe", "dtc", "subset", "nystrom"
-]  # fmt: skip
 AnchorRule = Literal["kmeans", "kmeans++", "random", "first", "greedy"]
 Transform = Literal["none", "auto", "box-cox", "yeo-johnson", "sinh-arcsinh", "sqrt", "log"]
 BackendName = Literal["auto", "native", "xla"]
-LikelihoodName = Literal["auto", "gaussian", "student-t", "logit", "probit", "poisson", "negative-binomial"]
 
 TableFile = Annotated[
     Path,
@@ -99,9 +118,11 @@ Targets = Annotated[
 ]
 OneTarget = Annotated[list[str], typer.Option("--target", "-t", metavar="TEXT", help="Column to predict.")]
 LikelihoodOption = Annotated[
-    LikelihoodName,
+    str,
     typer.Option(
-        help="What the target is: auto takes words and two values for classes (logit), others as numbers."
+        callback=likelihood_name, metavar="NAME",
+        help="What the target is: auto takes words and two values for classes (logit), others as numbers"
+        " (gaussian); student-t, probit, poisson, negative-binomial or gamma where it is named.",
     ),
 ]
 Drop = Annotated[
@@ -142,7 +163,12 @@ PredictNeighbors = Annotated[
     int, typer.Option(min=0, help="The same when predicting: fewer are faster, more are a little closer.")
 ]
 ApproximationOption = Annotated[
-    Approximation, typer.Option(help="auto: exact for small tables, else full-scale.")
+    str,
+    typer.Option(
+        callback=approximation_name, metavar="NAME",
+        help="auto: exact for small tables, else full-scale; or vecchia, fitc, vfe, dtc, sor, subset,"
+        " nystrom.",
+    ),
 ]
 Anchors = Annotated[AnchorRule, typer.Option(help="How the anchors are placed.")]
 Ard = Annotated[bool, typer.Option("--ard/--no-ard", help="One variance per input, which ranks the inputs.")]

@@ -147,8 +147,10 @@ def keep_little(regressor: Any) -> None:
 
 
 def _batch_rows(model: TableModel, columns: int) -> int:
+    from widegp.approximations.registry import approximation
+
     for part in model.parts:
-        if part.approximation == "exact" or (part.rows is not None and not part.rows.cells):
+        if approximation(part.approximation).exact or (part.rows is not None and not part.rows.cells):
             return BATCH_ROWS_SLOW
     return max(BATCH_ROWS_SLOW, min(BATCH_ROWS, BATCH_CELLS // columns))
 

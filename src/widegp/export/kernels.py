@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from widegp.export import graph
 from widegp.export.graph import (
     Node,
     absolute,
     arcsin,
     arcsin_series,
-    exp,
     maximum,
     minimum,
     sign,
@@ -25,7 +25,7 @@ from widegp.kernels.arc import SIGMOID_SCALE, TANH_SCALE, ArcForm
 from widegp.kernels.base import Kernel
 from widegp.kernels.closed import ClosedForm
 from widegp.kernels.composite import Product, Sum
-from widegp.kernels.stationary import RBF, Matern12, Matern32, Matern52, StationaryKernel
+from widegp.kernels.stationary import StationaryKernel
 
 EPS = float(np.finfo(float).eps)
 
@@ -51,9 +51,7 @@ def cross(kernel: Kernel, x: Node, Z: np.ndarray) -> Node:
         return float(kernel.sigma_b2) + float(kernel.sigma_v2) * _correlation(
             kernel, (apart * apart * u).sum(2)
         )
-    raise ExportError(
-        f"{type(kernel).__name__} is made by quadrature and has no graph; fit a kernel with a closed form."
-    )
+    raise _no_graph(kernel)
 
 
 def diagonal(kernel: Kernel, x: Node, n_inputs: int) -> Any:
@@ -70,8 +68,15 @@ def diagonal(kernel: Kernel, x: Node, n_inputs: int) -> Any:
         for scale, weight in ((TANH_SCALE, k[1]), (SIGMOID_SCALE, k[2])):
             value = value + weight * arcsin(scale * d / (1.0 + scale * d)) if weight else value
         return value
-    assert isinstance(kernel, StationaryKernel)
-    return float(kernel.sigma_b2) + float(kernel.sigma_v2)
+    if isinstance(kernel, StationaryKernel):
+        return float(kernel.sigma_b2) + float(kernel.sigma_v2)
+    raise _no_graph(kernel)
+
+
+def _no_graph(kernel: Kernel) -> ExportError:
+    return ExportError(
+        f"{type(kernel).__name__} is made by quadrature and has no graph; fit a kernel with a closed form."
+    )
 
 
 def _preactivation(form: ArcForm, x: Node, n_inputs: int) -> Node:
@@ -105,16 +110,9 @@ def _angular(c: Node, d: Node, e: np.ndarray) -> Node:
     return (root + c * where(close, near, math.pi / 2 + sign(rho) * part)) / (2 * math.pi)
 
 
-def _correlation(kernel: StationaryKernel, s: Node) -> Node:
-    """kappa(s), as `widegp.kernels.stationary` has it."""
-    if isinstance(kernel, RBF):
-        return exp(s / -2.0)
-    if isinstance(kernel, Matern12):
-        return exp(-sqrt(s))
-    if isinstance(kernel, Matern32):
-        q = sqrt(3.0 * s)
-        return (1.0 + q) * exp(-q)
-    if isinstance(kernel, Matern52):
-        q = sqrt(5.0 * s)
-        return (1.0 + q + q * q / 3.0) * exp(-q)
-    raise ExportError(f"{type(kernel).__name__} has no graph; fit 'rbf' or one of the Matérn kernels.")
+def _correlation(kernel: StationaryKernel, s: Node) -> Any:
+    """kappa(s), as the kernel writes it."""
+    made = kernel.formula(s, graph)
+    if made is None:
+        raise ExportError(f"{type(kernel).__name__} has no graph; fit 'rbf' or one of the Matérn kernels.")
+    return made

@@ -13,11 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
 
-from widegp.approximations.dense import DensePosterior
-from widegp.approximations.nystrom import NystromPosterior
-from widegp.approximations.posterior import FamilyPosterior
 from widegp.export.graph import Graph, Node, exp, maximum, minimum, sqrt, where
 from widegp.export.inputs import mapped
 from widegp.export.kernels import ExportError, cross, diagonal
@@ -87,18 +83,21 @@ def _observation(x: Node, model: FittedGP) -> Moments:
 
 
 def _function(x: Node, width: int, posterior: Any) -> Moments:
-    """Moments of f at mapped rows x (N, width), by the formulas of the posterior's own ``moments``."""
-    if isinstance(posterior, DensePosterior):
-        K = cross(posterior.kernel, x, posterior.X)
-        half = K @ scipy.linalg.solve_triangular(posterior.L, np.eye(len(posterior.X)), lower=True).T
-        return Moments(K @ posterior.alpha, diagonal(posterior.kernel, x, width) - (half * half).sum(1))
-    phi = cross(posterior.kernel, x, posterior.Z) @ posterior.W
-    left = diagonal(posterior.kernel, x, width) - (phi * phi).sum(1)
-    if isinstance(posterior, NystromPosterior):
-        return Moments(phi @ posterior.beta, left)
-    assert isinstance(posterior, FamilyPosterior)
-    half = phi @ scipy.linalg.solve_triangular(posterior.L_B, np.eye(len(posterior.beta)), lower=True).T
-    return Moments(phi @ posterior.beta, maximum(left, 0.0) + (half * half).sum(1))
+    """Moments of f at mapped rows x (N, width), by what the posterior says are its `Features`."""
+    if not hasattr(posterior, "features"):
+        raise ExportError(
+            f"{type(posterior).__name__} writes no features of its predictions, of which a graph is made; fit"
+            " with approximation='vfe', 'fitc' or 'exact'."
+        )
+    Z, W, beta, T, residual = posterior.features()
+    phi = cross(posterior.kernel, x, Z) @ W
+    variance: Any = 0.0
+    if residual:
+        variance = maximum(diagonal(posterior.kernel, x, width) - (phi * phi).sum(1), 0.0)
+    if T is not None:
+        half = phi @ T.T
+        variance = (half * half).sum(1) + variance
+    return Moments(phi @ beta, variance)
 
 
 def _through(warp: FittedWarp, mean: Node, sd: Node) -> Moments:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from widegp.approximations.registry import approximation
 from widegp.identifiability.coordinates import SIMPLEX
 from widegp.identifiability.information import Blocks, fisher_information
 from widegp.identifiability.objectives import (
@@ -218,7 +219,7 @@ def _computation(model: WideGPRegressor, n_rows: int) -> Computation:
     seed = model.fitted_.seed
     if n_rows <= EXACT_ROWS:
         return Computation("exact", 0, 0, seed=seed)
-    if model.approximation_ in ("exact", "subset", "nystrom"):
+    if not approximation(model.approximation_).coarse:
         return replace(STAND_IN, seed=seed)
     return Computation(model.approximation_, max(len(model.anchors_), 1), model.neighbors, seed=seed)
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from widegp.approximations.family import Family
 from widegp.inference.objective import Answer, MapObjective
 from widegp.inference.optimizers import Objective, curvature_at
 from widegp.inference.plan import ahead_rows
@@ -26,8 +25,6 @@ WORTHWHILE = 8
 def of_rows(objective: MapObjective, count: int, rng: np.random.Generator) -> MapObjective:
     """L(z) with its sums over ``count`` rows, drawn without replacement, times n / ``count``."""
     whole = objective.likelihood
-    if not isinstance(whole, Family):
-        raise ValueError("batch_rows needs anchors or neighbours; this approximation uses all rows at once.")
     rows = rng.choice(whole.n_rows, min(count, whole.n_rows), replace=False)
     return replace(objective, likelihood=whole.batch(np.sort(rows)))
 
@@ -38,10 +35,10 @@ def ahead_of(objective: MapObjective, seed: int) -> MapObjective | None:
 
     The minimum of b rows is about p / 2 * n / b nats above that of all n, p parameters: one or two steps.
     """
-    whole = objective.likelihood
-    if not isinstance(whole, Family):
+    shape = objective.likelihood.summed
+    if shape is None:
         return None
-    count = ahead_rows(whole.n_rows, whole.neighbors, len(whole.Z))
+    count = ahead_rows(shape.n, shape.m, shape.r)
     return of_rows(objective, count, np.random.default_rng(seed + 2)) if count else None
 
 
@@ -64,7 +61,7 @@ class BatchHessian:
         """None where the table is so small, or so dense, that a batch spares nothing."""
         n = whole.likelihood.n_rows
         count = min(max(LEAST_ROWS, int(SHARE * n)), MOST_ROWS)
-        if not isinstance(whole.likelihood, Family) or n < WORTHWHILE * count:
+        if whole.likelihood.summed is None or n < WORTHWHILE * count:
             return None
         return cls(journaled, whole, count, seed + 2)
 

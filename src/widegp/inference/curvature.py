@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from widegp.approximations.build import Builder
-from widegp.approximations.family import Family
 from widegp.cost import CURVATURE_ROWS
 from widegp.data.arrays import Floats
 from widegp.inference.batches import of_rows
@@ -141,7 +140,7 @@ def _on_few_rows(objective: MapObjective) -> MapObjective:
     curvature summed over so many is right to a few per cent.
     """
     whole = objective.likelihood
-    if whole.n_rows <= 2 * CURVATURE_ROWS or not isinstance(whole, Family):
+    if whole.n_rows <= 2 * CURVATURE_ROWS or whole.summed is None:
         return objective
     return of_rows(objective, CURVATURE_ROWS, np.random.default_rng(0))
 

@@ -1,7 +1,7 @@
 """The MAP loss under a likelihood that is not Gaussian, with f integrated out by Laplace's approximation.
 
 It has the shape of `widegp.inference.objective`, so that the same starts, rounds and optimisers serve it.
-psi holds the logarithms of the likelihood's parameters.
+"psi" holds the coordinates z of the likelihood's parameters, `Likelihood.z`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class LatentProblem:
 
     @property
     def psi_bounds(self) -> tuple[tuple[float, float], ...]:
-        """Of the logarithms of the likelihood's parameters."""
-        return tuple((np.log(p.lower), np.log(p.upper)) for p in self.response.likelihood.parameters)
+        """Of the coordinates of the likelihood's parameters."""
+        return self.response.likelihood.z_bounds
 
     def on(self, likelihood: Likelihood, space: ParameterSpace) -> LaplaceObjective:
         """The loss under a Gaussian likelihood of the same rows."""
@@ -70,7 +70,7 @@ class LatentProblem:
 
     def response_at(self, values: Values) -> Response:
         """The responses under the likelihood with the given parameters."""
-        return self.response.with_psi(np.exp(values["psi"])) if "psi" in values else self.response
+        return self.response.with_z(values["psi"]) if "psi" in values else self.response
 
     @property
     def functions(self) -> int:
@@ -144,7 +144,7 @@ class LaplaceObjective:
             return Answer(np.inf, np.zeros_like(z), 0.0, out.problem)
         known.f = out.mode.f
         prior, slopes = penalty(self.problem.priors, values)
-        by_psi = out.by_psi * response.likelihood.psi
+        by_psi = out.by_psi * response.likelihood.psi_by_z
         gradient = {name: out.gradient.get(name, by_psi) + slopes[name] for name in values}
         return Answer(out.value + prior, self.space.pull_back(z, gradient))
 

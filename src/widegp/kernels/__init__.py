@@ -7,7 +7,7 @@ from widegp.kernels.moment import MomentKernel
 from widegp.kernels.parameters import Parameter
 from widegp.kernels.quadrature import FromActivation, exact_sigmoid, exact_tanh
 from widegp.kernels.registry import NAMES, named
-from widegp.kernels.stationary import RBF, Matern12, Matern32, Matern52, StationaryKernel
+from widegp.kernels.stationary import RBF, Matern12, Matern32, Matern52, RationalQuadratic, StationaryKernel
 
 __all__ = [
     "NAMES",
@@ -23,6 +23,7 @@ __all__ = [
     "MomentKernel",
     "Parameter",
     "Product",
+    "RationalQuadratic",
     "ReLU",
     "Sigmoid",
     "StationaryKernel",

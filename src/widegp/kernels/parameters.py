@@ -5,8 +5,8 @@
     noise     x = exp(2 z)                               sigma_eps2; z = log sigma_eps, the paper's nugget
     free      x = z                                      psi, the parameters of a target warp
 
-A kernel declares its parameters as a tuple of `Parameter`; whoever fits, saves, reports or explains a kernel
-reads them there. The numbers of the default priors and starts are those of this file.
+A kernel declares its parameters as a tuple of `Parameter`, of these kinds or of its own; whoever fits, saves,
+reports or explains a kernel reads them there. The numbers of the default priors are those of this file.
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ SQUARED_EXP = Map(
 IDENTITY = Map(lambda z: z, lambda x: x, np.ones_like, np.zeros_like)
 
 
+KINDS: dict[str, Kind] = {}
+"""All kinds by name, as files of averaged models know them; a kind enters when it is made."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """Range within which a fit may move a parameter, its map to the whole line, and the priors it may have.
@@ -64,6 +68,11 @@ class Kind:
     upper: float
     priors: tuple[type, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.name in KINDS:
+            raise ValueError(f"A kind of parameter {self.name!r} exists already; name this one otherwise.")
+        KINDS[self.name] = self
+
     def inside(self, x: Any) -> Floats:
         """x, pulled to the nearest value of the range."""
         return np.clip(np.asarray(x, np.float64), self.lower, self.upper)
@@ -73,7 +82,6 @@ VARIANCE = Kind("variance", EXP, SOFTPLUS, 1e-9, 1e6, (InverseGamma, LogNormal, 
 FRACTION = Kind("fraction", LOGISTIC, LOGISTIC, 1e-8, 1 - 1e-8, (Beta,))
 NOISE = Kind("noise", SQUARED_EXP, SQUARED_EXP, 1e-7, 1e3, (InverseGamma, LogNormal))
 FREE = Kind("free", IDENTITY, IDENTITY, -np.inf, np.inf)
-KINDS = {kind.name: kind for kind in (VARIANCE, FRACTION, NOISE, FREE)}
 
 
 @dataclass(frozen=True)

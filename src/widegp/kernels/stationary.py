@@ -8,6 +8,10 @@ the covariance is the characteristic function of the hidden weights u, and depen
 Gaussian weights of variance sigma_u2 give `RBF`; multivariate Student-t weights with 2 nu degrees of freedom
 and squared scale sigma_u2 give the Matérn kernel of smoothness nu: `Matern12`, `Matern32`, `Matern52`. The
 length scale of the literature is 1 / sqrt(sigma_u2).
+
+Where each unit has a variance of its own, u | tau ~ N(0, tau sigma_u2), the moment is E exp(-tau s / 2), the
+Laplace transform of tau at s / 2. Of a Gamma-distributed tau with shape a and mean 1 it is
+(1 + s / (2 a))^-a: `RationalQuadratic`. Of an inverse Gamma it is a Matérn kernel again.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +27,8 @@ import numpy as np
 
 from widegp.data.arrays import Floats
 from widegp.kernels.base import Array, Arrays, NetworkKernel, as_kernel
-from widegp.kernels.parameters import SIGMA_B2, SIGMA_U2, SIGMA_V2, Parameter
+from widegp.kernels.parameters import EXP, SIGMA_B2, SIGMA_U2, SIGMA_V2, SOFTPLUS, Kind, Parameter
+from widegp.kernels.priors import LogNormal
 
 # The weights of Matern12 have no variance; their squared scale is what the literature has as a length.
 INVERSE_LENGTH = dataclasses.replace(
@@ -48,12 +53,19 @@ class StationaryKernel(NetworkKernel):
     sigma_v2: Array = 1.0
 
     declared: ClassVar[tuple[Parameter, ...]] = (INVERSE_LENGTH, SIGMA_B2, SIGMA_V2)
-    degrees_of_freedom: ClassVar[float]
-    """Of the hidden weights' multivariate t distribution; infinite where they are Gaussian."""
+    degrees_of_freedom: ClassVar[float | None] = None
+    """Of the hidden weights' multivariate t distribution; infinite where they are Gaussian, None where they
+    are distributed otherwise."""
 
     @abstractmethod
     def correlation(self, s: Array) -> Array:
         """kappa(s) = E[cos u.(x - x')], elementwise."""
+
+    def formula(self, s: Any, ops: Any) -> Any:
+        """kappa(s) by arithmetic and the functions ``exp``, ``sqrt`` and ``log1p`` of ``ops``, as exported
+        graphs are made of; None where these do not suffice.
+        """
+        return None
 
     def between(self, X: Array, Y: Array) -> Array:
         s = weighted_distances(X, Y, self.sigma_u2)
@@ -77,7 +89,10 @@ class RBF(StationaryKernel):
     degrees_of_freedom: ClassVar[float] = math.inf
 
     def correlation(self, s: Array) -> Array:
-        return jnp.exp(-s / 2)
+        return self.formula(s, jnp)
+
+    def formula(self, s: Any, ops: Any) -> Any:
+        return ops.exp(s / -2.0)
 
 
 @as_kernel
@@ -89,6 +104,9 @@ class Matern12(StationaryKernel):
     def correlation(self, s: Array) -> Array:
         return exponential(s)
 
+    def formula(self, s: Any, ops: Any) -> Any:
+        return ops.exp(-ops.sqrt(s))
+
 
 @as_kernel
 class Matern32(StationaryKernel):
@@ -99,6 +117,10 @@ class Matern32(StationaryKernel):
     def correlation(self, s: Array) -> Array:
         return matern32(s)
 
+    def formula(self, s: Any, ops: Any) -> Any:
+        q = ops.sqrt(3.0 * s)
+        return (1.0 + q) * ops.exp(-q)
+
 
 @as_kernel
 class Matern52(StationaryKernel):
@@ -108,6 +130,38 @@ class Matern52(StationaryKernel):
 
     def correlation(self, s: Array) -> Array:
         return matern52(s)
+
+    def formula(self, s: Any, ops: Any) -> Any:
+        q = ops.sqrt(5.0 * s)
+        return (1.0 + q + q * q / 3.0) * ops.exp(-q)
+
+
+# Below the one end the correlation hardly falls with distance, beyond the other it is that of `RBF`.
+MIXING_SHAPE = Kind("shape", EXP, SOFTPLUS, 0.05, 100.0, (LogNormal,))
+MIXING = Parameter(
+    "mixing", MIXING_SHAPE, LogNormal(1.0, 1.0), "mixing of length scales",
+    "How alike the length scales are that the function has at once: small, very unlike; from 10 on, one.",
+)  # fmt: skip
+
+
+@as_kernel
+class RationalQuadratic(StationaryKernel):
+    """kappa = (1 + s / (2 a))^-a, a = ``mixing``: Gaussian hidden weights whose variance, one for each unit,
+    is Gamma-distributed with shape a; functions with all derivatives, on many length scales at once.
+
+    a -> infinity is `RBF`.
+    """
+
+    word: ClassVar[str] = "rational_quadratic"
+    declared: ClassVar[tuple[Parameter, ...]] = (*StationaryKernel.declared, MIXING)
+
+    mixing: Array = 1.0
+
+    def correlation(self, s: Array) -> Array:
+        return self.formula(s, jnp)
+
+    def formula(self, s: Any, ops: Any) -> Any:
+        return ops.exp(ops.log1p(s / (2.0 * self.mixing)) * -self.mixing)
 
 
 def weighted_distances(X: Array, Y: Array, weights: Array) -> Array:
@@ -195,4 +249,10 @@ def _matern52_jvp(primals: Arrays, tangents: Arrays) -> tuple[Array, Array]:
     return matern52(s), ds * (-5 / 6) * (1 + q) * jnp.exp(-q)
 
 
-STATIONARY: tuple[type[StationaryKernel], ...] = (RBF, Matern12, Matern32, Matern52)
+STATIONARY: tuple[type[StationaryKernel], ...] = (
+    RBF,
+    Matern12,
+    Matern32,
+    Matern52,
+    RationalQuadratic,
+)

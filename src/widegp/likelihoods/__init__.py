@@ -1,30 +1,48 @@
 """y | f ~ p(y | f; psi): densities, derivatives by f and psi, predictions with f ~ N(m, v) integrated out."""
 
-from widegp.likelihoods.base import Likelihood, Parameter, Predictive, PsiTerms, Terms, log_exposure
+from typing import NoReturn
+
+from widegp.likelihoods.base import Likelihood, LikelihoodParameter, Predictive, PsiTerms, Terms, log_exposure
 from widegp.likelihoods.bernoulli import Bernoulli
 from widegp.likelihoods.counts import NegativeBinomial, Poisson
+from widegp.likelihoods.gamma import Gamma
 from widegp.likelihoods.gaussian import Gaussian
 from widegp.likelihoods.softmax import Softmax
 from widegp.likelihoods.student_t import StudentT
 
 __all__ = [
-    "NAMES", "Bernoulli", "Gaussian", "Likelihood", "NegativeBinomial", "Parameter", "Poisson", "Predictive",
-    "PsiTerms", "Softmax", "StudentT", "Terms", "log_exposure", "make_likelihood",
+    "LIKELIHOODS", "NAMES", "Bernoulli", "Gamma", "Gaussian", "Likelihood", "LikelihoodParameter",
+    "NegativeBinomial", "Poisson", "Predictive", "PsiTerms", "Softmax", "StudentT", "Terms", "log_exposure",
+    "make_likelihood", "refuse_exposure",
 ]  # fmt: skip
 
-NAMES = ("gaussian", "student-t", "logit", "probit", "poisson", "negative-binomial")
+LIKELIHOODS: dict[str, Likelihood] = {
+    likelihood.name: likelihood
+    for likelihood in (
+        Gaussian(),
+        StudentT(),
+        Bernoulli("logit"),
+        Bernoulli("probit"),
+        Poisson(),
+        NegativeBinomial(),
+        Gamma(),
+    )
+}
+"""Likelihoods by the name that settings know them by, at their starting parameters: the one list of them."""
+
+NAMES = tuple(LIKELIHOODS)
 
 
 def make_likelihood(name: str) -> Likelihood:
     """The likelihood called ``name``, with its starting parameters."""
-    made: dict[str, Likelihood] = {
-        "gaussian": Gaussian(),
-        "student-t": StudentT(),
-        "logit": Bernoulli("logit"),
-        "probit": Bernoulli("probit"),
-        "poisson": Poisson(),
-        "negative-binomial": NegativeBinomial(),
-    }
-    if name not in made:
+    if name not in LIKELIHOODS:
         raise ValueError(f"Unknown likelihood {name!r}; choose one of {', '.join(map(repr, NAMES))}.")
-    return made[name]
+    return LIKELIHOODS[name]
+
+
+def refuse_exposure(name: str) -> NoReturn:
+    """Raises: an exposure means nothing under a likelihood whose mean is not proportional to it."""
+    able = [repr(other) for other, likelihood in LIKELIHOODS.items() if likelihood.takes_exposure]
+    raise ValueError(
+        f"exposure is of counts and amounts, not of {name!r}; fit with likelihood={' or '.join(able)}."
+    )

@@ -1,14 +1,14 @@
 """What a likelihood offers to those who fit a process to it and to those who predict from it.
 
 Rows are independent given f: log p(y | f; psi) = sum_i log p(y_i | f_i; psi). An exposure e_i multiplies the
-rate of a count, that is, it adds log e_i to f_i: callers add it to f, and to the mean of f at new rows.
+mean of a count, that is, it adds log e_i to f_i: callers add it to f, and to the mean of f at new rows.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -52,24 +52,53 @@ class PsiTerms(NamedTuple):
         return cls(*(np.zeros((n_rows, 0)) for _ in cls._fields))
 
 
-class Parameter(NamedTuple):
-    """A positive number, fitted in its logarithm between ``lower`` and ``upper``."""
+class LikelihoodParameter(NamedTuple):
+    """A positive number psi = e^z, fitted in z with psi between ``lower`` and ``upper``; it has no prior.
+
+    title, meaning : what it is in two words, and what it does in a sentence.
+    """
 
     name: str
     lower: float
     upper: float
+    title: str
+    meaning: str
 
 
 @dataclass(frozen=True)
 class Likelihood(ABC):
     """p(y | f; psi), psi being the numbers in the fields that ``parameters`` names.
 
+    support : where y lies: "real" numbers, "positive" ones, "counts" (0, 1, 2, ...), or "classes" (0 and 1).
+    mean_warp : g, by its name in `widegp.warps.NAMES`, where E[y | f] = g^-1(f) up to the scale of y; None
+        where f has no units of y.
     trees_loss : of boosted trees whose sum is a guess of f, see `widegp.trees`.
     """
 
     name: ClassVar[str]
-    parameters: ClassVar[tuple[Parameter, ...]] = ()
+    support: ClassVar[Literal["real", "positive", "counts", "classes"]] = "real"
+    mean_warp: ClassVar[str | None] = "none"
+    parameters: ClassVar[tuple[LikelihoodParameter, ...]] = ()
     trees_loss: ClassVar[str] = "squared_error"
+
+    @property
+    def discrete(self) -> bool:
+        """Whether y is a whole number, so that its distribution has steps and no density."""
+        return self.support in ("counts", "classes")
+
+    @property
+    def scales_target(self) -> bool:
+        """Whether y may be standardised before the fit: a shift of any other kind of y means something."""
+        return self.support == "real"
+
+    @property
+    def takes_exposure(self) -> bool:
+        """Whether the mean of y is proportional to e^f, so that an exposure e adds log e to f."""
+        return self.mean_warp == "log"
+
+    def deviances(self, y: Floats, mean: Floats) -> dict[str, float]:
+        """Mean deviances of predicted means from y, both (n,), by the names that scores have; of counts."""
+        return {}
 
     @property
     def psi(self) -> Floats:
@@ -80,6 +109,25 @@ class Likelihood(ABC):
         """The same likelihood with other parameters (k,)."""
         values = np.asarray(psi, float).tolist()
         return replace(self, **{p.name: v for p, v in zip(self.parameters, values, strict=True)})
+
+    @property
+    def z(self) -> Floats:
+        """log psi (k,), the coordinates that a fit moves."""
+        return np.log(self.psi)
+
+    @property
+    def z_bounds(self) -> tuple[tuple[float, float], ...]:
+        """Ends of each coordinate."""
+        return tuple((float(np.log(p.lower)), float(np.log(p.upper))) for p in self.parameters)
+
+    @property
+    def psi_by_z(self) -> Floats:
+        """d psi / dz = psi (k,)."""
+        return self.psi
+
+    def with_z(self, z: ArrayLike) -> Self:
+        """The same likelihood at other coordinates (k,)."""
+        return self.with_psi(np.exp(np.asarray(z, float)))
 
     @abstractmethod
     def check(self, y: ArrayLike) -> Floats:

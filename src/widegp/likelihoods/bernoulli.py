@@ -25,6 +25,8 @@ class Bernoulli(Likelihood):
 
     link: str = "logit"
 
+    support = "classes"
+    mean_warp = None
     trees_loss = "log_loss"
 
     @property

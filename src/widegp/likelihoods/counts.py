@@ -12,7 +12,7 @@ from scipy.special import betainc, betaln, expit, gammaincc, gammaln, log_expit,
 from widegp.data.arrays import Floats
 from widegp.likelihoods.base import (
     Likelihood,
-    Parameter,
+    LikelihoodParameter,
     Predictive,
     PsiTerms,
     Terms,
@@ -21,6 +21,7 @@ from widegp.likelihoods.base import (
     refuse,
 )
 from widegp.likelihoods.quadrature import expectation, integer_quantile, log_expectation
+from widegp.metrics.counts import negative_binomial_deviance, poisson_deviance
 from widegp.registry import saveable
 
 MAX_LOG = 300.0  # e^300 is finite, and so are its square and its product with a count
@@ -29,7 +30,15 @@ MAX_LOG = 300.0  # e^300 is finite, and so are its square and its product with a
 class Counts(Likelihood):
     """y in 0, 1, 2, ... with mean e^f."""
 
+    support = "counts"
+    mean_warp = "log"
     trees_loss = "poisson"
+
+    def deviances(self, y: Floats, mean: Floats) -> dict[str, float]:
+        told = {"poisson_deviance": poisson_deviance(y, mean)}
+        if self.excess > 0:
+            told["negative_binomial_deviance"] = negative_binomial_deviance(y, mean, self.excess)
+        return told
 
     def check(self, y: ArrayLike) -> Floats:
         y = finite_rows(y, self.name)
@@ -102,7 +111,11 @@ class NegativeBinomial(Counts):
     dispersion: float = 0.5
 
     name = "negative-binomial"
-    parameters = (Parameter("dispersion", 1e-4, 1e2),)
+    parameters = (
+        LikelihoodParameter(
+            "dispersion", 1e-4, 1e2, "dispersion", "Counts of mean m have variance m + x m²."
+        ),
+    )
 
     @property
     def excess(self) -> float:

@@ -10,7 +10,15 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from widegp.data.arrays import Floats
-from widegp.likelihoods.base import Likelihood, Parameter, Predictive, PsiTerms, Terms, finite_rows, per_row
+from widegp.likelihoods.base import (
+    Likelihood,
+    LikelihoodParameter,
+    Predictive,
+    PsiTerms,
+    Terms,
+    finite_rows,
+    per_row,
+)
 from widegp.registry import saveable
 
 
@@ -22,7 +30,7 @@ class Gaussian(Likelihood):
     variance: float = 1.0
 
     name = "gaussian"
-    parameters = (Parameter("variance", 1e-12, 1e12),)
+    parameters = (LikelihoodParameter("variance", 1e-12, 1e12, "noise", "Variance of the target about f."),)
 
     def check(self, y: ArrayLike) -> Floats:
         return finite_rows(y, self.name)

@@ -17,7 +17,15 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp, ndtr, psi, stdtrit
 
 from widegp.data.arrays import Floats
-from widegp.likelihoods.base import Likelihood, Parameter, Predictive, PsiTerms, Terms, finite_rows, per_row
+from widegp.likelihoods.base import (
+    Likelihood,
+    LikelihoodParameter,
+    Predictive,
+    PsiTerms,
+    Terms,
+    finite_rows,
+    per_row,
+)
 from widegp.likelihoods.quadrature import chunks, monotone_root
 from widegp.registry import saveable
 
@@ -40,7 +48,14 @@ class StudentT(Likelihood):
     scale: float = 1.0
 
     name = "student-t"
-    parameters = (Parameter("nu", 2.05, 200.0), Parameter("scale", 1e-6, 1e6))
+    parameters = (
+        LikelihoodParameter(
+            "nu", 2.05, 200.0, "degrees of freedom", "The fewer, the heavier the noise's tails."
+        ),
+        LikelihoodParameter(
+            "scale", 1e-6, 1e6, "scale", "Of the noise, beside its heavy tails; target scaled."
+        ),
+    )
 
     def check(self, y: ArrayLike) -> Floats:
         return finite_rows(y, self.name)

@@ -11,11 +11,11 @@ from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import gammainccinv, ndtr
 
 from widegp.kernels.base import Kernel
 from widegp.kernels.moment import VARIANCES
-from widegp.kernels.stationary import STATIONARY, StationaryKernel
+from widegp.kernels.stationary import STATIONARY, RationalQuadratic, StationaryKernel
 from widegp.networks.activations import Activation, Named, check_second_moment, resolve
 from widegp.networks.limits import blocks_of, limit_kernel
 from widegp.networks.priors import Prior, check_prior, unit_draws
@@ -28,7 +28,7 @@ LIMIT_UNITS = 2**20
 """Width that stands for infinity where the limit has no formula."""
 
 _ROW_TILE = 1024
-_STATIONARY = {cls.degrees_of_freedom: cls for cls in STATIONARY}
+_STATIONARY = {cls.degrees_of_freedom: cls for cls in STATIONARY if cls.degrees_of_freedom is not None}
 
 
 class HiddenMoments(NamedTuple):
@@ -236,9 +236,12 @@ class CosineBNN(Network):
     Gaussian one. The limits are `Matern12`, `Matern32`, `Matern52` and `RBF`. No bias but the phase.
 
     degrees_of_freedom : df, one of 1, 3, 5 and infinity.
+    mixing : a; with it u_j = sqrt(sigma_u2 tau_j) g_j, tau_j Gamma-distributed with shape a and mean 1, and
+        the limit is `RationalQuadratic`. Then df is infinite.
     """
 
     degrees_of_freedom: float = math.inf
+    mixing: float | None = None
     sigma_a2: float = field(default=0.0, init=False)
     hidden_prior: Prior = field(default="gaussian", init=False)
 
@@ -246,25 +249,36 @@ class CosineBNN(Network):
         if self.degrees_of_freedom not in _STATIONARY:
             known = ", ".join(f"{df:g}" for df in _STATIONARY)
             raise ValueError(f"degrees_of_freedom must be one of {known}; got {self.degrees_of_freedom}.")
+        if self.mixing is not None and not (self.mixing > 0 and math.isinf(self.degrees_of_freedom)):
+            raise ValueError(
+                "mixing is a positive number, of weights with infinite degrees_of_freedom; got"
+                f" mixing={self.mixing} with {self.degrees_of_freedom:g}."
+            )
         super().__post_init__()
 
     def blocks(self) -> list[tuple[float, Activation]]:
         return [(1.0, Activation(lambda z: math.sqrt(2) * np.cos(z), self.limit_kernel()))]
 
     def limit_kernel(self) -> StationaryKernel:
-        """`RBF` or a Matérn kernel, by the degrees of freedom."""
+        """`RationalQuadratic`, `RBF` or a Matérn kernel, by the mixing and the degrees of freedom."""
         variances = {name: getattr(self, name) for name in ("sigma_u2", "sigma_b2", "sigma_v2")}
+        if self.mixing is not None:
+            return RationalQuadratic(**variances | {"mixing": self.mixing})
         return _STATIONARY[self.degrees_of_freedom](**variances)
 
     def _hidden_layer(self, units: tuple[int, int], n_inputs: int, rng: np.random.Generator) -> np.ndarray:
         df = int(self.degrees_of_freedom) if math.isfinite(self.degrees_of_freedom) else 0
         # Everything is made of normals, unit by unit: the draw then does not depend on the size of a block.
-        normals = rng.standard_normal((*units, 1 + n_inputs + df))
+        further = df if self.mixing is None else 1
+        normals = rng.standard_normal((*units, 1 + n_inputs + further))
         layer = normals[..., : 1 + n_inputs]
         layer[..., 0] = 2 * math.pi * ndtr(layer[..., 0])
         layer[..., 1:] *= np.sqrt(np.asarray(self.sigma_u2, float))
         if df:
             layer[..., 1:] /= np.sqrt(np.mean(normals[..., 1 + n_inputs :] ** 2, axis=-1, keepdims=True))
+        if self.mixing is not None:
+            tau = gammainccinv(self.mixing, ndtr(-normals[..., 1 + n_inputs :])) / self.mixing
+            layer[..., 1:] *= np.sqrt(tau)
         return layer
 
 
@@ -274,7 +288,13 @@ def network_of(kernel: Kernel, width: int) -> Network:
     For K_mix the smooth block is an error function: eq. (k_mix_reduced) is exact for it, not for tanh.
     """
     if isinstance(kernel, StationaryKernel):
-        return CosineBNN(width, kernel.degrees_of_freedom, **kernel.parameters())
+        df = math.inf if isinstance(kernel, RationalQuadratic) else kernel.degrees_of_freedom
+        if df is None:
+            raise ValueError(
+                f"How hidden weights of {type(kernel).__name__} are drawn is not known; there are networks of"
+                " 'rbf', 'rational_quadratic' and the Matérn kernels."
+            )
+        return CosineBNN(width, df, **kernel.parameters())
     activations, weights, alpha = blocks_of(kernel)
     variances = {name: np.asarray(getattr(kernel, name), float) for name in VARIANCES}
     scalars = {name: v if v.ndim else float(v) for name, v in variances.items()}

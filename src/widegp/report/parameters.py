@@ -18,15 +18,6 @@ WARPS = {
     "box-cox": ("Its power; 1 leaves the target as it is, 0 is the logarithm.",),
     "sinh-arcsinh": ("Takes out skewness; 0 leaves it.", "Below 1 it pulls in heavy tails; 1 leaves them."),
 }
-# Parameters of likelihoods that are not Gaussian; they have no prior.
-OF_LIKELIHOODS = {
-    parameter.name: parameter
-    for parameter in (
-        Parameter("dispersion", VARIANCE, None, "dispersion", "Counts of mean m have variance m + x m²."),
-        Parameter("scale", VARIANCE, None, "scale", "Of the noise, beside its heavy tails; target scaled."),
-        Parameter("nu", VARIANCE, None, "degrees of freedom", "The fewer, the heavier the noise's tails."),
-    )
-}
 POINTS = 121
 SPREAD = 3.5
 
@@ -34,7 +25,7 @@ SPREAD = 3.5
 def describe_parameters(model: WideGPRegressor) -> list[dict[str, Any]]:
     """One entry per parameter: value, standard error, credible interval, prior, words, and the two densities
     over a grid."""
-    declared = declared_parameters(model.kernel_) | OF_LIKELIHOODS
+    declared = declared_parameters(model.kernel_) | _of_likelihood(model)
     priors = resolve_priors(model.priors, model.kernel_, int(model.n_features_in_), model.ard)
     entries = [
         _entry(model, declared[name], name, value, priors.get(name)) for name, value in model.params_.items()
@@ -43,6 +34,13 @@ def describe_parameters(model: WideGPRegressor) -> list[dict[str, Any]]:
     for j, (plain, value) in enumerate(zip(words, model.transform_.psi, strict=False)):
         entries.append(_entry(model, PSI, f"psi[{j}]", float(value), None) | {"plain": plain})
     return entries
+
+
+def _of_likelihood(model: WideGPRegressor) -> dict[str, Parameter]:
+    """Parameters of a likelihood that is not Gaussian, by name."""
+    likelihood = model.fitted_.likelihood
+    own = () if likelihood is None else likelihood.parameters
+    return {p.name: Parameter(p.name, VARIANCE, None, p.title, p.meaning) for p in own}
 
 
 def _entry(

@@ -81,8 +81,10 @@ def coverage(summary: Summary) -> list[list[str]]:
 def deviance(summary: Summary) -> str:
     """Deviances of counts, "" of other targets."""
     found = summary["held_out"].get("deviance") or {}
-    words = {"poisson_deviance": "Poisson", "negative_binomial_deviance": "negative-binomial"}
-    told = [f"{words[key]} {number(value)}" for key, value in found.items()]
+    names = {key: key.removesuffix("_deviance").replace("_", "-") for key in found} | {
+        "poisson_deviance": "Poisson"
+    }
+    told = [f"{names[key]} {number(value)}" for key, value in found.items()]
     return f" Mean deviance: {', '.join(told)}." if told else ""
 
 

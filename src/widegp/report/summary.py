@@ -9,6 +9,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import ndtr, ndtri
 
+from widegp.approximations.registry import approximation
 from widegp.estimator import WideGPRegressor
 from widegp.explain import WEIGHT, balance, input_names, kernel_shape
 from widegp.held_out import HeldOut
@@ -154,7 +155,7 @@ def _model(model: WideGPRegressor, given: dict[str, Any]) -> dict[str, Any]:
         "approximation": model.approximation_,
         "inputs": int(model.n_features_in_),
         "rows": given.get("rows"),
-        "anchors": len(model.anchors_) if model.approximation_ != "exact" else 0,
+        "anchors": len(model.anchors_) if approximation(model.approximation_).anchors != "none" else 0,
         "warp": model.transform_.name,
         "ard": bool(model.ard),
     }
