@@ -68,6 +68,7 @@ class EngineContract:
     """Inherit, and give an ``engine`` fixture; ``backend`` names what computes its likelihoods."""
 
     backend = "native"
+    compared = slice(None)  # rows of which a reference knows the derivatives
 
     def likelihood(self, engine, name="full-scale", block_rows=37):
         backend = choose_backend(KERNEL, self.backend)
@@ -123,18 +124,22 @@ class EngineContract:
         assert float(count) == len(batch)
         np.testing.assert_allclose(by_x, X[batch].sum(0), rtol=1e-11)
 
+    def reference(self, name):
+        """What ``name`` must evaluate to: as with the local engine, which has a dense matrix for it."""
+        return self.evaluate(self.likelihood(LocalEngine(), name))
+
     @pytest.mark.parametrize("name", ["vfe", "full-scale"])
-    def test_value_and_gradient_are_those_of_the_local_engine(self, engine, name):
-        local = self.evaluate(self.likelihood(LocalEngine(), name))
-        likelihood = self.likelihood(engine, name)
+    def test_value_and_gradient_are_those_of_the_reference(self, engine, name):
+        reference, likelihood = self.reference(name), self.likelihood(engine, name)
         ours, alone = self.evaluate(likelihood), self.evaluate(likelihood, gradient=False)
-        assert ours.value == pytest.approx(local.value, rel=1e-10)
-        assert set(ours.gradient) == set(local.gradient) and not alone.gradient
-        for parameter, expected in local.gradient.items():
+        assert ours.value == pytest.approx(reference.value, rel=1e-10)
+        assert set(ours.gradient) == set(reference.gradient) and not alone.gradient
+        for parameter, expected in reference.gradient.items():
             np.testing.assert_allclose(ours.gradient[parameter], expected, rtol=1e-8, atol=1e-8)
         for found in (ours, alone):
-            for by_row, expected in zip(found.by_row, local.by_row, strict=True):
-                np.testing.assert_allclose(by_row, expected, rtol=1e-8, atol=1e-8)
+            for by_row, expected in zip(found.by_row, reference.by_row, strict=True):
+                compared = by_row[self.compared], expected[self.compared]
+                np.testing.assert_allclose(*compared, rtol=1e-8, atol=1e-8)
 
     @pytest.mark.parametrize("pad", [False, True])
     def test_numbers_per_row_come_home_added_up_by_row(self, engine, pad):

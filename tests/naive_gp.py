@@ -119,6 +119,12 @@ def value_and_gradient(function, kernel, noise):
         return float(function(still, noise)), gradient | {"sigma_eps2": by_noise}
 
 
+def evaluated(function, kernel, *arguments):
+    """function(kernel, ...) in float64; any of the other arguments may carry a step."""
+    with jax.enable_x64(True):
+        return function(_Stepped(kernel), *arguments)
+
+
 def nearest_earlier(X, count):
     """Double loop; -1 where a row has fewer than ``count`` earlier rows."""
     out = np.full((len(X), count), -1)

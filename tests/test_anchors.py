@@ -124,10 +124,26 @@ def test_large_tables_are_sampled(rule, monkeypatch):
     monkeypatch.setattr(anchors, "SAMPLE_ROWS", 300)
     monkeypatch.setattr(anchors, "_LLOYD_WORK", 0)
     monkeypatch.setattr(anchors, "_SEEDING_WORK", 0)
+    monkeypatch.setattr(anchors, "SPREAD_ROWS", 300)
     X = np.random.default_rng(6).normal(size=(5_000, 3)).astype(np.float32)
+    looked_at = []
+
+    def metric(rows):
+        looked_at.append(len(rows))
+        return rows
+
+    class Watched(Rbf):
+        @staticmethod
+        def diag(rows):
+            looked_at.append(len(rows))
+            return np.ones(len(rows))
+
     for must_be_rows in (False, True):
-        found = chosen(X, 25, rule, must_be_rows=must_be_rows)
+        wanted, rng = Wanted(25, rule, must_be_rows), np.random.default_rng(0)
+        found = choose_anchors(X, wanted, rng, metric=metric, kernel=Watched())
         assert found.points.shape == (25, 3)
+        # 30 rows for each anchor, or as many as are looked through at a time for distinct ones.
+        assert 300 <= max(looked_at) <= 1_024
         if found.rows is not None:
             assert np.array_equal(found.points, X[found.rows])
 

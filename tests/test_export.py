@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from widegp import WideGPRegressor
+from widegp.approximations.registry import APPROXIMATIONS
 from widegp.data.input_maps import ChainedMaps, LinearMap, QuantileScaler
 from widegp.export.kernels import ExportError, cross, diagonal
 from widegp.fitted_warp import FittedWarp
@@ -137,7 +138,7 @@ def assert_served(model, tmp_path):
 
 
 class TestModels:
-    @pytest.mark.parametrize("name", ["exact", "subset", "nystrom", "sor", "dtc", "vfe", "fitc"])
+    @pytest.mark.parametrize("name", [n for n, member in APPROXIMATIONS.items() if not member.neighbors])
     def test_a_graph_predicts_as_the_model_does(self, name, tmp_path):
         assert_served(fitted(approximation=name), tmp_path)
 
@@ -165,8 +166,10 @@ class TestModels:
         assert_served(several, tmp_path)
 
     def test_what_has_no_graph_says_so(self, tmp_path):
-        with pytest.raises(ValueError, match="looks for the training rows near each new row"):
-            fitted(approximation="vecchia", neighbors=5).export(tmp_path / "model.onnx")
+        for name in (n for n, member in APPROXIMATIONS.items() if member.neighbors):
+            model = fitted(approximation=name, neighbors=5)
+            with pytest.raises(ValueError, match="looks for the training rows near each new row"):
+                model.export(tmp_path / "model.onnx")
         with pytest.raises(ValueError, match="Gaussian likelihood"):
             fitted(likelihood="student-t", max_iter=2).export(tmp_path / "model.onnx")
         with pytest.raises(ValueError, match="made by quadrature"):

@@ -16,7 +16,7 @@ from widegp.approximations.dense import Dense
 from widegp.approximations.evaluation import Observed
 from widegp.approximations.family import Family
 from widegp.approximations.nystrom import Nystrom
-from widegp.approximations.registry import approximation
+from widegp.approximations.registry import APPROXIMATIONS, approximation
 from widegp.compute.backend import choose_backend
 from widegp.conditioning import TrainingRows
 from widegp.engines.blocks import BlockedRows
@@ -29,7 +29,6 @@ from widegp.tails import NORMAL, Tails
 
 N, Q, INPUTS, RANK, NEAR, NOISE = 60, 25, 3, 12, 7, 0.05
 KERNEL = Mixed(sigma_u2=0.4, alpha=0.3, w=0.6)
-FAMILY = ["sor", "dtc", "vfe", "fitc", "vecchia", "full-scale"]
 
 
 def rows(n=N + Q, seed=0):
@@ -94,8 +93,7 @@ def new_blocks(name, X, y, spread, n, size, backend):
 class TestPosteriors:
     @pytest.mark.parametrize(
         ("name", "backend"),
-        [(name, "native") for name in ("exact", "subset", "nystrom", *FAMILY)]
-        + [(name, "xla") for name in ("exact", "full-scale")],
+        [(name, "native") for name in APPROXIMATIONS] + [(name, "xla") for name in ("exact", "full-scale")],
     )
     def test_growing_is_conditioning_from_scratch(self, name, backend):
         X, y, spread = rows()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from benchmarks.run import CLOSE, OPEN, section, with_section
 
+from widegp import measure
+from widegp.compute.native import NativeBackend
 from widegp.kernels import Mixed
 from widegp.measure import (
     PeakMemory,
     Setting,
+    Timing,
     evaluation,
     exponent,
     full_scale_products,
@@ -63,16 +67,46 @@ def test_an_evaluation_is_the_bound_of_the_likelihood():
     assert {"sigma_u2", "w", "sigma_eps2"} <= set(out.gradient)
 
 
-def test_products_of_many_rows_are_scaled_up_from_fewer(monkeypatch):
+class Counted:
+    """Floating-point operations of products in place of their seconds, whoever makes the products."""
+
+    def __init__(self, monkeypatch):
+        self.flops, self.works = 0, []
+        numpy = SimpleNamespace(random=np.random, empty=np.empty, matmul=self.product, dot=self.full)
+        row_products = measure._row_products().py_func  # what Numba compiles, in Python
+        monkeypatch.setattr(measure, "np", numpy)
+        monkeypatch.setattr(measure, "timed", self.timed)
+        monkeypatch.setattr(measure, "_row_products", lambda: row_products)
+        monkeypatch.setattr(NativeBackend, "matmul", lambda _, a, b: self.product(a, b))
+        monkeypatch.setattr(NativeBackend, "inner", lambda _, a, b: self.product(a.T, b))
+
+    def full(self, a, b, out=None):
+        self.flops += 2 * a.shape[0] * a.shape[1] * b.shape[1]
+
+    def product(self, a, b, out=None):
+        """Half of it where the result is symmetric."""
+        assert out is None or out.shape == (a.shape[0], b.shape[1])
+        self.flops += a.shape[0] * a.shape[1] * b.shape[1] * (1 if np.shares_memory(a, b) else 2)
+
+    def timed(self, work, repeats):
+        self.flops = 0
+        work()
+        self.works.append(self.flops)
+        return Timing(0.0, (self.flops,))
+
+
+def test_products_are_those_that_an_objective_cannot_do_without(monkeypatch):
+    """Of 32 rows all, of 640 a tenth, ten times."""
     monkeypatch.setattr("widegp.measure.PRODUCT_ROWS", 64)
-    monkeypatch.setattr("widegp.measure.timed", lambda work, repeats: _Fixed())
-    assert vfe_products(640, 3, 4) == pytest.approx(10 * _Fixed.median)
-    assert vfe_products(32, 3, 4) == _Fixed.median
-    assert full_scale_products(640, 3, 4, 2) == pytest.approx(10 * _Fixed.median)
-
-
-class _Fixed:
-    median = 0.25
+    counted = Counted(monkeypatch)
+    I, r, m = 3, 4, 2
+    for n in (32, 640):
+        each_row = 4 * I * r + 3 * r**2
+        assert vfe_products(n, I, r) == n * each_row
+        assert counted.works[-2:] == [min(n, 64) * each_row] * 2  # by both ways of sharing it out
+        by_points = 2 * 2 * (m + 1) ** 2 * (I + r)
+        assert full_scale_products(n, I, r, m) == n * (by_points + 6 * I * r + 11 * r**2)
+        assert counted.works[-1] == min(n, 64) * (by_points + 6 * I * r + 11 * r**2)
 
 
 def test_versions_leave_out_what_is_not_installed():

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from naive_gp import family_nll, gaussian_nll, log_det, nearest_earlier, value_and_gradient
 
+from widegp.approximations.build import Builder
 from widegp.approximations.dense import Dense
 from widegp.approximations.evaluation import Observed
-from widegp.approximations.family import Family
+from widegp.approximations.family import Family, FamilyApproximation
+from widegp.approximations.layout import Dials
 from widegp.approximations.nystrom import Nystrom
-from widegp.approximations.registry import approximation
+from widegp.approximations.registry import APPROXIMATIONS, approximation
 from widegp.compute.backend import choose_backend
 from widegp.engines.blocks import BlockedRows
 from widegp.engines.local import LocalEngine
@@ -21,6 +23,9 @@ from widegp.prediction import make_predictor
 
 N, I, R, M = 22, 3, 5, 4
 NOISE = 0.13
+NAMES = {name: member for name, member in APPROXIMATIONS.items() if isinstance(member, FamilyApproximation)}
+WITH_NEIGHBORS = [name for name, member in NAMES.items() if member.neighbors]
+ANCHORS_ALONE = [name for name in NAMES if name not in WITH_NEIGHBORS]
 
 
 def table(seed=0):
@@ -31,11 +36,10 @@ def table(seed=0):
 
 
 def build(name, X, y, Z, neighbors, backend="native", block_rows=N):
-    used = {"sor": 0, "dtc": 0, "vfe": 0, "fitc": 0}.get(name, neighbors.shape[1])
-    engine = choose_backend(Mixed(), backend)
+    member, engine = NAMES[name], choose_backend(Mixed(), backend)
+    used = neighbors.shape[1] if member.neighbors else 0
     rows = BlockedRows.cut(X, y, neighbors[:, :used], block_rows, engine.pads)
-    Z = Z if name != "vecchia" else Z[:0]
-    return Family(name, approximation(name).rule, rows, Z, engine, LocalEngine())
+    return Family(name, member.rule, rows, Z if member.anchors != "none" else Z[:0], engine, LocalEngine())
 
 
 def evaluate(likelihood, kernel, y, spread=None, by_row=False):
@@ -49,7 +53,6 @@ KERNELS = [
     Mixture(["tanh", "sigmoid", "relu"], [0.2, 0.3, 0.5], sigma_u2=0.5),
     ReLU(sigma_u2=0.5),
 ]
-NAMES = ["sor", "dtc", "vfe", "fitc", "vecchia", "full-scale"]
 
 
 @cache
@@ -73,7 +76,7 @@ XLA = {
 PAIRS = [
     pytest.param(
         name, which, backend, id=f"{name}-{kernel}-{backend}",
-        marks=pytest.mark.slow if backend == "xla" and kernel != XLA[name] else (),
+        marks=pytest.mark.slow if backend == "xla" and kernel != XLA.get(name, "mixed") else (),
     )
     for name in NAMES for which, kernel in enumerate(IDS) for backend in ("native", "xla")
 ]  # fmt: skip
@@ -167,19 +170,14 @@ def test_block_size_does_not_matter(name, block_rows, backend):
 
 
 SPREAD = np.random.default_rng(8).uniform(0.3, 3.0, size=N)
-LIKELIHOODS = [*NAMES, "exact", "subset", "nystrom"]
 
 
 def any_likelihood(name, backend="native"):
-    X, y, Z = table()
-    if name in NAMES:
-        return build(name, X, y, Z, nearest_earlier(X, M), backend, block_rows=8)
-    kept, chosen = np.array([0, 3, 7, 11, 20]), choose_backend(Mixed(), backend)
-    if name != "nystrom":
-        return Dense(X, chosen) if name == "exact" else Dense(X[kept], chosen, kept)
-    rest = np.setdiff1d(np.arange(N), kept)
-    rows = BlockedRows.cut(X[rest], y[rest], np.zeros((len(rest), 0), np.int32), 9, chosen.pads)
-    return Nystrom(rows, kept, rest, X[kept], chosen, LocalEngine())
+    """As a fit has it built: of whatever stands in the registry."""
+    chosen = choose_backend(Mixed(), backend)
+    builder = Builder(table()[0], Dials(name, R, M, "random", "random", 8), chosen, 0)
+    with chosen.scope():
+        return builder.build(KERNELS[0])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -199,9 +197,9 @@ def test_noise_that_differs_by_row_agrees_with_the_dense_matrix(name):
 
 
 # Native code takes all members; by XLA those that stand for the others are quick: no neighbours, all, dense.
-BY_ROW = [(name, "native") for name in LIKELIHOODS] + [
+BY_ROW = [(name, "native") for name in APPROXIMATIONS] + [
     pytest.param(name, "xla", marks=() if name in ("vfe", "full-scale", "exact") else pytest.mark.slow)
-    for name in LIKELIHOODS
+    for name in APPROXIMATIONS
 ]
 
 
@@ -226,7 +224,7 @@ def test_derivatives_by_the_target_and_the_noise_of_each_row(name, backend):
         assert bars.spread[i] == pytest.approx((up - down) / (2 * step), rel=1e-5, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.parametrize("name", APPROXIMATIONS)
 def test_a_common_factor_of_the_spread_is_a_factor_of_the_noise(name):
     _, y, _ = table()
     likelihood = any_likelihood(name)
@@ -242,7 +240,7 @@ class TestEquivalences:
         X, y, _ = table()
         X = X + 0.01 * np.random.default_rng(1).normal(size=X.shape)
         exact = evaluate(Dense(X, choose_backend(Mixed(), "native")), KERNELS[0], y)
-        for name in ("dtc", "vfe", "fitc"):
+        for name in ANCHORS_ALONE:
             ours = evaluate(build(name, X, y, X, nearest_earlier(X, M)), KERNELS[0], y)
             assert ours.value == pytest.approx(exact.value, rel=1e-6), name
             for parameter, expected in exact.gradient.items():
@@ -252,7 +250,7 @@ class TestEquivalences:
         X, y, Z = table()
         exact = evaluate(Dense(X, choose_backend(Mixed(), "native")), KERNELS[0], y)
         neighbors = nearest_earlier(X, N - 1)
-        for name in ("vecchia", "full-scale"):
+        for name in WITH_NEIGHBORS:
             ours = evaluate(build(name, X, y, Z, neighbors), KERNELS[0], y)
             assert ours.value == pytest.approx(exact.value, rel=1e-8)
             for parameter, expected in exact.gradient.items():
@@ -305,7 +303,7 @@ def test_a_hopeless_matrix_is_a_named_failure_not_a_nan():
     assert result.value == np.inf and "Cholesky" in result.problem
 
 
-@pytest.mark.parametrize("name", ["vecchia", "full-scale", "vfe"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_batch_of_all_rows_is_the_whole(name):
     X, y, Z = table()
     family = build(name, X, y, Z, nearest_earlier(X, M))

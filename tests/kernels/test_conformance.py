@@ -249,11 +249,14 @@ def test_a_fit_survives_its_file(name, approximation, tmp_path):
     assert model.input_importance_.shape == (I,) and model.input_importance_.sum() == pytest.approx(1)
 
 
-@every_kernel
-def test_a_fit_is_reported_and_explained(name, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "approximation"),
+    [(name, "exact") for name in KERNELS] + [("mixed", each) for each in APPROXIMATIONS if each != "exact"],
+)
+def test_a_fit_is_reported_and_explained(name, approximation, monkeypatch):
     monkeypatch.setattr("widegp.importance.PREDICTIONS", 40)
     monkeypatch.setattr("widegp.importance.PREDICTIONS_SLOW", 40)
-    model = fitted(name, "exact")
+    model = fitted(name, approximation)
     told = explain(model, table(12, seed=2)[0], top=1)
     noise = told["balance"]["variance"].pop("noise")
     rows = model.fitted_.inputs.transform(table(12, seed=2)[0])
@@ -264,6 +267,8 @@ def test_a_fit_is_reported_and_explained(name, monkeypatch):
     entries = {entry["name"]: entry for entry in summary["parameters"]}
     assert set(entries) == set(model.params_)
     assert all(entry["title"] and entry["meaning"] and entry["prior"] for entry in entries.values())
+    assert summary["model"]["approximation"] == approximation
+    assert (summary["model"]["anchors"] > 0) == (APPROXIMATIONS[approximation].anchors != "none")
     page = render_html(summary)
     assert all(part in page for part in told["balance"]["share"])
 

@@ -224,4 +224,9 @@ def test_mistakes_are_named(build, message):
 
 
 def test_relu_has_a_finite_second_moment_under_student_t():
-    ShallowBNN(4, "relu", hidden_prior=("student-t", 3)).draw(X, 1, 0)
+    """Weights are symmetric and have variances: E[relu(z)^2] = E[z^2] / 2, far though their tails reach."""
+    network = ShallowBNN(300_000, "relu", hidden_prior=("student-t", 3), **SETTINGS)
+    second = SETTINGS["sigma_a2"] + X**2 @ SETTINGS["sigma_u2"]
+    expected = SETTINGS["sigma_b2"] + SETTINGS["sigma_v2"] * second / 2
+    # z^2 has no variance: its mean over n units errs by some n^(-1/3).
+    np.testing.assert_allclose(np.diag(network.hidden_covariance(X, 0)), expected, rtol=0.05)
