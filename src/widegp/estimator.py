@@ -64,7 +64,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         ``predict_neighbors`` rows nearest to itself, at about 3 ms a row.
     anchors : ``"kmeans"``, ``"kmeans++"``, ``"random"``, ``"first"`` or ``"greedy"``.
     ard : one sigma_u2 per input, which ranks the inputs (``input_importance_``).
-    priors : ``"default"``, None, or a mapping such as ``{"w": Beta(2, 2), "sigma_b2": None}``.
+    priors : ``"default"``, ``"paper"``, None, or a mapping such as ``{"w": Beta(2, 2), "sigma_b2": None}``.
     optimizer : ``"lbfgs"`` to convergence, or ``"adam"`` for ``max_iter`` steps.
     max_iter : iterations at most.
     scale_inputs : ``"standard"``, ``"quantile"`` (normal scores of the ranks), ``"minmax"`` (the paper's, to
@@ -241,8 +241,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         """The paper's: inputs in [-0.5, 0.5], 50 Adam steps of 1e-3 from sigma^2 = 1, alpha = w = 1/2.
 
         ``noise_start`` replaces the rule eta x mean K(x, x); the published rows on real data need 0.02^2.
-        The published test scores are those of ``approximation="subset"``, the default here. Priors keep the
-        parameters near the start, see `widegp.inference.protocol`.
+        The published test scores are those of ``approximation="subset"``, the default here. Priors keep all
+        parameters, the noise included, near the start, see `widegp.inference.protocol`.
         """
         from widegp.inference import protocol
 
@@ -250,7 +250,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         settings: dict[str, Any] = {
             "approximation": "subset", "rank": protocol.RANK, "anchors": "kmeans", "optimizer": "adam",
             "max_iter": protocol.STEPS, "scale_inputs": "minmax", "start": protocol.START | known,
-            "priors": protocol.paper_priors(noise_start),
+            "priors": "paper",
         }  # fmt: skip
         return cls.plain(**(settings | changes))
 

@@ -71,6 +71,7 @@ class FittedGP:
     backend : what computes the predictions.
     likelihood, level : of y given level + f(x~) + log exposure, where it is not Gaussian, else None.
     theta : the posterior of the parameters, where it was made, else None.
+    noise_start : where sigma_eps2 began, if its prior has its mode there, else None.
     members : models over which predictions are averaged, at points of that posterior or of several metrics
         and kernels; none where there is but one. Of a ``likelihood`` it is their functions f that
         are added up, by weights whose sum need not be 1.
@@ -99,6 +100,7 @@ class FittedGP:
     tails: Tails | None = None
     theta: ParameterPosterior | None = None
     members: tuple[Member, ...] = ()
+    noise_start: float | None = None
 
     @cached_property
     def models(self) -> tuple[FittedGP, ...]:

@@ -107,6 +107,8 @@ def _fit_gaussian(asked: Any, table: TrainingTable, seed: int, watch: Watch) -> 
     with backend.scope(), (whole.rival or whole).builder.backend.scope():
         estimate = whole.estimate(_choices(asked), asked.posterior == "auto")
         model = _averaged(asked, estimate, table)
+    if asked.priors == "paper" and "sigma_eps2" in whole.start:
+        model = replace(model, noise_start=float(whole.start["sigma_eps2"]))
     return model if table.held is None else model.calibrated_on(*table.held)
 
 
@@ -117,14 +119,16 @@ def _table_fit(
     rows, scaler = table.X, TargetScaler.fit(table.y, table.weight)
     kernel, start = started(asked, rows, kernel_name)
     scale = {"offset": scaler.mean, "scale": scaler.sd}
-    priors = resolve_priors(asked.priors, kernel, rows.shape[1], _by_input(asked))
+    noise = float(start["sigma_eps2"])
+    priors, by_input = (
+        resolve_priors(asked.priors, kernel, rows.shape[1], each, noise) for each in (_by_input(asked), True)
+    )
     target = scaler.transform(table.y)
     problem = Problem(kernel, target, make_warp("none", **scale), priors, weight=table.weight)
     if table.noise is not None:
         mean = float(table.noise.mean())
         problem = replace(problem, noise=mean / scaler.sd**2, spread=table.noise / mean)
         start = {name: value for name, value in start.items() if name != "sigma_eps2"}
-    by_input = resolve_priors(asked.priors, kernel, rows.shape[1], True)
     return TableFit(builder, problem, by_input, start, scale, run)
 
 

@@ -112,7 +112,7 @@ def _suits(asked: Any, X: np.ndarray, y: np.ndarray, shared: InputMap) -> bool:
         return False
     builder, target = builder_of(asked, rows, _seed(asked)), TargetScaler.fit(y, None)
     kernel, start = started(asked, rows)
-    priors = resolve_priors(asked.priors, kernel, X.shape[1], False)
+    priors = resolve_priors(asked.priors, kernel, X.shape[1], False, float(start["sigma_eps2"]))
     scale = {"offset": 0.0, "scale": 1.0}
     problem = Problem(kernel, target.transform(y), make_warp("none", **scale), priors)
     run = Run(OptimizerSettings("lbfgs", asked.max_iter, seed=builder.seed, gain=TRIAL_GAIN, exact=False))

@@ -140,7 +140,8 @@ def identify_table(
     information = _estimated(fisher_information(kernel, noise, rows, blocks=Blocks(seed=seed)), kernel)
     if information.approximation != "exact":
         notes.append(f"Information of {len(rows)} rows: {information.approximation}.")
-    priors = resolve_priors(model.priors, kernel, rows.shape[1], bool(model.ard))
+    noise_start = model.fitted_.noise_start
+    priors = resolve_priors(model.priors, kernel, rows.shape[1], bool(model.ard), noise_start)
     posterior = information.with_prior(prior_curvature(information.coordinates, priors))
     if SIMPLEX in information.coordinates.scales and "weights" in priors:
         notes.append("The prior of the weights is not counted in the standard errors.")
