@@ -19,6 +19,7 @@ from widegp.identifiability.objectives import (
 from widegp.identifiability.profiles import Profile, profile
 from widegp.identifiability.spectrum import Information, WeakDirection
 from widegp.inference.information import ratios
+from widegp.inference.parameters import declared_parameters
 from widegp.inference.priors import resolve_priors
 from widegp.kernels.base import Kernel
 
@@ -160,7 +161,12 @@ def identify_table(
 
 def _estimated(information: Information, kernel: Kernel) -> Information:
     """Without the slopes of a mixture's components, which a fit holds fixed."""
-    held = [n for n in information.names if n.startswith("alpha") and "alpha" not in kernel.free]
+    declared, scales = declared_parameters(kernel), information.coordinates.scales
+    held = [
+        name
+        for name, scale in zip(information.names, scales, strict=True)
+        if scale != SIMPLEX and name.split("[")[0] not in declared
+    ]
     return information.holding(*held) if held else information
 
 
