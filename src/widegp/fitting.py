@@ -46,7 +46,7 @@ from widegp.kernels.registry import named
 from widegp.latent_fit import fit_response
 from widegp.progress import Listener, print_line
 from widegp.tails import NORMAL
-from widegp.training_table import TrainingTable, training_table
+from widegp.training_table import AboutRows, TrainingTable, training_table
 from widegp.warps import make_warp
 
 # Left-out rows whose mean score later rows are compared with.
@@ -71,7 +71,8 @@ def fit_model(
     seed = int(check_random_state(asked.random_state).randint(2**31 - 1))
     watch = Watch(tuple(f for f in (progress, print_line if asked.verbose else None) if f is not None))
     if asked.likelihood == "gaussian" and exposure is None:
-        table = training_table(asked, X, y, seed, known["sample_weight"], known["noise_variance"])
+        about = AboutRows(known["sample_weight"], known["noise_variance"])
+        table = training_table(asked, X, y, seed, about)
         model = _fit_gaussian(asked, table, seed, watch)
     else:
         model = fit_response(asked, X, y, exposure, watch, known)

@@ -37,7 +37,7 @@ from widegp.laplace import Response
 from widegp.laplace_classes import ClassResponse
 from widegp.likelihoods import Bernoulli, log_exposure, make_likelihood
 from widegp.likelihoods.counts import Counts
-from widegp.training_table import repeats, training_table
+from widegp.training_table import AboutRows, repeats, training_table
 
 EXACT_ROWS = 500  # up to here "auto" takes all rows at once; a mode is a dozen factorisations
 # Anchors, at most, while parameters are estimated: predictions gain by more of them, the estimates hardly.
@@ -188,7 +188,7 @@ def fit_response(
         raise ValueError(f"exposure is of counts; the likelihood is {estimator.likelihood!r}.")
     seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
     offset = log_exposure(exposure, np.size(y))
-    table = training_table(estimator, X, y, seed, known["sample_weight"], offset=offset)
+    table = training_table(estimator, X, y, seed, AboutRows(known["sample_weight"], None, offset))
     likelihood.check(table.y)
     scaled = not isinstance(likelihood, Counts | Bernoulli)
     scaler = TargetScaler.fit(table.y, table.weight) if scaled else UNSCALED
