@@ -152,6 +152,10 @@ class TrainingRows:
             rows._cells = self._cells.with_later(rows.points)
         return rows
 
+    def searched_exactly(self) -> TrainingRows:
+        """The same, with neighbours found by comparing all rows instead of by an index."""
+        return replace(self, _index=NeighborIndex(self.points, "exact"))
+
     def nearest(self, X: np.ndarray) -> np.ndarray:
         """The ``count`` training rows that each row of X correlates with most, (q, count)."""
         return self.index.query(self.kernel.embedding(X), min(self.count, len(self.X)))

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from widegp.saving import SaveMixin
 from widegp.training_table import checked_rows, n_outputs
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def _outputs(found: Any, take: Callable[[Any], np.ndarray]) -> np.ndarray:
     return np.stack([take(one) for one in found], axis=-1) if isinstance(found, tuple) else take(found)
 
 
-class WideGPRegressor(RegressorMixin, BaseEstimator):
+class WideGPRegressor(SaveMixin, RegressorMixin, BaseEstimator):
     """Gaussian-process regression with the limit kernels of wide Bayesian networks.
 
     y = f(x) + eps,  f ~ GP(0, K),  eps ~ N(0, sigma_eps2), fitted by MAP, eq. (map_loss_body), under an
@@ -362,14 +363,6 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "fitted_")
         rows = checked_rows(self, X)
         return _outputs(self.fitted_, lambda one: one.sample(rows, n_samples, random_state))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file for `widegp.load`: arrays and JSON, no pickle, checksummed."""
-        from widegp.persist import save_model
-
-        check_is_fitted(self, "fitted_")
-        save_model(self, path)
-
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write an ONNX graph: X (N, I) -> mean, variance, (N,) or (N, T); see `widegp.export.model`."""

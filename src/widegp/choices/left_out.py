@@ -18,7 +18,6 @@ from widegp.approximations.dense import DensePosterior
 from widegp.approximations.evaluation import Observed
 from widegp.compute.backend import choose_backend
 from widegp.conditioning import TrainingRows
-from widegp.neighbors import NeighborIndex
 from widegp.neighbors.search import EXACT_ROWS
 from widegp.noise_model import LeftOut
 from widegp.prediction import make_predictor
@@ -67,7 +66,7 @@ def left_out_rows(posterior: Any, rows: TrainingRows, chosen: np.ndarray) -> Lef
         )  # fmt: skip
         if len(out) * len(kept) <= EXACT_ROWS**2:
             # Searching exactly takes less time than building an index for so few rows.
-            others._index = NeighborIndex(others.points, "exact")
+            others = others.searched_exactly()
         mean, latent[out] = make_predictor(posterior, others).predict(rows.X[chosen[out]])
         residual[out] = rows.y[chosen[out]] - mean
     return LeftOut(residual, latent, posterior.noise * spread)
