@@ -53,7 +53,7 @@ def failure(problem: str) -> Evaluation:
     return Evaluation(float("inf"), {}, 0.0, problem)
 
 
-class Likelihood(Protocol):
+class GaussianLikelihood(Protocol):
     """-log p(y | X, theta) of rows X. Targets come in the order of X, whatever the order inside."""
 
     backend: Backend

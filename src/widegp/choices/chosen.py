@@ -11,7 +11,16 @@ import numpy as np
 from widegp.approximations.build import Builder
 from widegp.approximations.layout import Dials
 from widegp.choices.moves import LearnMetric, WarpTarget, WeighInputs
-from widegp.choices.search import Asked, Candidate, Search, Verdict, choose, judged_rows, replayed, splits
+from widegp.choices.search import (
+    Asked,
+    Candidate,
+    ChangeVerdict,
+    Search,
+    choose,
+    judged_rows,
+    replayed,
+    splits,
+)
 from widegp.choices.trials import Bench, Form, Trial
 from widegp.data.input_maps import LinearMap, QuantileScaler
 from widegp.inference.choose import choose_warp
@@ -63,7 +72,7 @@ class Chosen:
 
     trial: Trial
     candidate: Candidate
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ChangeVerdict, ...]
     scaler: QuantileScaler | None
     search: Search
     trees: TreesInput | None = None

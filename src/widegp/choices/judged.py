@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp, softmax
 
-from widegp.choices.search import CERTAIN, LARGEST_LOSS, Verdict
+from widegp.choices.search import CERTAIN, LARGEST_LOSS, ChangeVerdict
 from widegp.fitted_warp import FittedWarp
 from widegp.noise_model import LeftOut
 from widegp.tails import MOST_PARTS, NORMAL, Tails, judged_tails, tails_together
@@ -84,14 +84,14 @@ class Judged:
         """Mean log density less the logarithm of the RMSE, both of which users look at: nats either way."""
         return float(np.mean(self.log_density) - 0.5 * np.log(np.mean(self.residual**2)))
 
-    def beside(self, other: Judged) -> Verdict:
+    def beside(self, other: Judged) -> ChangeVerdict:
         """This fit against ``other``."""
         gain = self.log_density - other.log_density
         rmse = float(np.sqrt(np.mean(self.residual**2) / np.mean(other.residual**2))) - 1
         error = float(gain.std() / np.sqrt(len(gain)))
         certain = gain.mean() > CERTAIN * error
         kept = self.score > other.score and rmse <= LARGEST_LOSS and (certain or not self.bold)
-        return Verdict(self.words, -float(gain.mean()), error, rmse, kept)
+        return ChangeVerdict(self.words, -float(gain.mean()), error, rmse, kept)
 
 
 def best_shares(several: Sequence[Judged]) -> np.ndarray:
@@ -162,7 +162,7 @@ def together(made: list[Judged]) -> list[Judged]:
     return [replace(one, tails=law) for one, law in zip(made, laws, strict=True)]
 
 
-def averaged(best: Judged, made: list[Judged], verdicts: list[Verdict]) -> list[Judged]:
+def averaged(best: Judged, made: list[Judged], verdicts: list[ChangeVerdict]) -> list[Judged]:
     """The best fit, and those of ``made`` that it is best averaged with.
 
     Where a part of the rows decides, one with trees beside one without comes first, at no likely loss: which
@@ -186,7 +186,9 @@ def averaged(best: Judged, made: list[Judged], verdicts: list[Verdict]) -> list[
     return [replace(best, notes=tuple(notes)), *several[1:]]
 
 
-def _addition(several: list[Judged], others: list[Judged], least: float) -> tuple[Verdict, Judged] | None:
+def _addition(
+    several: list[Judged], others: list[Judged], least: float
+) -> tuple[ChangeVerdict, Judged] | None:
     """The one of ``others`` with which the average of ``several`` is best, if it gains at least so many
     standard errors of log density, at no loss of squares, and its share is worth its time.
     """

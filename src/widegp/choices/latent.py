@@ -31,7 +31,7 @@ from widegp.choices.whole import GRADIENT_ROWS
 from widegp.conditioning import TrainingRows
 from widegp.data.input_maps import LinearMap, QuantileScaler
 from widegp.inference.fit import Fitted, Run, fit_map
-from widegp.inference.latent import TOLERANCE, Known, LaplaceObjective, LatentProblem
+from widegp.inference.latent import TOLERANCE, KnownMode, LaplaceObjective, LatentProblem
 from widegp.inference.objective import Problem
 from widegp.inference.optimizers import curvature_at
 from widegp.inference.parameters import ParameterSpace, Values
@@ -76,7 +76,7 @@ class Settled(NamedTuple):
         """On the rows of ``builder``, its layout made for these values; Newton's method begins at ``near``,
         by default at the mode found last.
         """
-        own: Any = replace(problem, known=Known(problem.known.f if near is None else near))
+        own: Any = replace(problem, known=KnownMode(problem.known.f if near is None else near))
         space = ParameterSpace.of(own.kernel, values, own.psi_bounds if "psi" in values else ())
         with builder.backend.scope():
             layout = builder.layout(own.kernel_at(values))

@@ -60,7 +60,7 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ChangeVerdict:
     """How a change did: the loss per row, its standard error, and the RMSE as a share, after minus before."""
 
     words: str
@@ -113,7 +113,7 @@ class Candidate:
         """Whether that share is near 1/2, or as near as that of ``other``."""
         return abs(self.half - 0.5) <= max(NEAR_HALF, abs(other.half - 0.5))
 
-    def against(self, other: Candidate, words: str) -> Verdict:
+    def against(self, other: Candidate, words: str) -> ChangeVerdict:
         """This one beside a simpler one, on the same held-out rows."""
         difference = self.loss - other.loss
         error = float(np.std(difference) / np.sqrt(max(1, difference.size - 1)))
@@ -122,7 +122,7 @@ class Candidate:
         mean = float(np.mean(difference))
         allowed = np.clip(-LOSS_PER_GAIN * mean, LARGEST_LOSS, MOST_LOSS)
         kept = bool(mean < -CERTAIN * error and rmse <= allowed)
-        return Verdict(words, mean, error, rmse, kept)
+        return ChangeVerdict(words, mean, error, rmse, kept)
 
 
 @dataclass
@@ -135,7 +135,7 @@ class Search:
 
     benches: tuple[Bench, ...]
     tailed: bool = False
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[ChangeVerdict] = field(default_factory=list)
     by_metric: tuple[Candidate, ...] = ()
     metric_gain: float = 0.0
 

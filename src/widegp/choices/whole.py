@@ -15,7 +15,7 @@ from widegp.choices.gradients import mean_gradients
 from widegp.choices.judged import LEAST_SHARE, Judged, averaged, best_shares, together
 from widegp.choices.left_out import NEIGHBORS, left_out
 from widegp.choices.metric import gradient_moment, learned_map
-from widegp.choices.search import CERTAIN, POWERS, STRENGTHS, Verdict, deciding_rows
+from widegp.choices.search import CERTAIN, POWERS, STRENGTHS, ChangeVerdict, deciding_rows
 from widegp.choices.trials import Form, Trial
 from widegp.conditioning import TrainingRows
 from widegp.inference.fit import Fitted
@@ -284,7 +284,7 @@ def _by_more_rows(judged: Judged) -> Judged:
 def _decided(rivals: Sequence[Whole]) -> list[Judged]:
     """The same for the rows of ``rivals`` alone."""
     made: list[Judged] = []
-    verdicts: list[Verdict] = []
+    verdicts: list[ChangeVerdict] = []
 
     def tried(whole: Whole, form: Form, begin: Begin, words: str, bold: bool = False) -> None:
         stage = whole.fitted(form, begin)

@@ -18,7 +18,7 @@ from widegp.inference.journal import Journal, Journaled
 from widegp.inference.objective import MapObjective, Problem
 from widegp.inference.optimizers import (
     GAIN,
-    Known,
+    KnownAnswer,
     Objective,
     Task,
     Timed,
@@ -83,7 +83,7 @@ class Run:
         return self.deadline is not None and time.perf_counter() > self.deadline
 
     def task(
-        self, objective: MapObjective, max_iter: int, known: Known | None = None,
+        self, objective: MapObjective, max_iter: int, known: KnownAnswer | None = None,
         elsewhere: BatchHessian | None = None,
     ) -> Task:  # fmt: skip
         """What an optimiser is given: the objective, of batches if asked for, until the time is up."""
@@ -101,7 +101,7 @@ class Run:
 
     def optimise(
         self, objective: MapObjective, values: Values, max_iter: int, curvature: np.ndarray | None,
-        known: Known | None = None, elsewhere: BatchHessian | None = None,
+        known: KnownAnswer | None = None, elsewhere: BatchHessian | None = None,
     ) -> Optimum:  # fmt: skip
         task, z = self.task(objective, max_iter, known, elsewhere), objective.space.pack(values)
         if self.settings.name == "lbfgs":
@@ -370,7 +370,7 @@ def coarse_rows(builder: Builder) -> list[np.ndarray]:
 
 def _with_better_anchors(
     run: Run, builder: Builder, objective: MapObjective, layout: Layout, values: Values
-) -> tuple[MapObjective, Layout, Known | None]:
+) -> tuple[MapObjective, Layout, KnownAnswer | None]:
     """The anchors, of those spread in either metric, under which the targets are likelier at ``values``, and
     what the objective is there.
     """
@@ -380,8 +380,8 @@ def _with_better_anchors(
     z, changed = objective.space.pack(values), replace(objective, likelihood=builder.likelihood(other))
     there, here = run.journaled(changed)(z), run.journaled(objective)(z)
     if there.value < here.value:
-        return changed, other, Known(z, there)
-    return objective, layout, Known(z, here)
+        return changed, other, KnownAnswer(z, there)
+    return objective, layout, KnownAnswer(z, here)
 
 
 def _refreshes(builder: Builder, space: ParameterSpace, values: Values) -> bool:

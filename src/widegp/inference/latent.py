@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from widegp.approximations.evaluation import Likelihood, Observed
+from widegp.approximations.evaluation import GaussianLikelihood, Observed
 from widegp.inference.objective import Answer, with_values
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.priors import Prior, penalty
@@ -22,7 +22,7 @@ FEW_ROWS, COARSE = 1000, 1e-3  # beyond so many rows a step less is worth an err
 
 
 @dataclass
-class Known:
+class KnownMode:
     """The mode f (n,) found last at the rows of a problem, or None: Newton's method begins there."""
 
     f: np.ndarray | None = None
@@ -39,7 +39,7 @@ class LatentProblem:
     response: Response
     priors: dict[str, Prior]
     noise: float = 1.0
-    known: Known = field(default_factory=Known, compare=False)
+    known: KnownMode = field(default_factory=KnownMode, compare=False)
 
     @property
     def weight(self) -> np.ndarray:
@@ -55,13 +55,13 @@ class LatentProblem:
         """Of the logarithms of the likelihood's parameters."""
         return tuple((np.log(p.lower), np.log(p.upper)) for p in self.response.likelihood.parameters)
 
-    def on(self, likelihood: Likelihood, space: ParameterSpace) -> LaplaceObjective:
+    def on(self, likelihood: GaussianLikelihood, space: ParameterSpace) -> LaplaceObjective:
         """The loss under a Gaussian likelihood of the same rows."""
         return LaplaceObjective(likelihood, self, space)
 
     def restricted(self, rows: np.ndarray) -> LatentProblem:
         """The same problem on a part of the table."""
-        known = Known() if self.known.f is None else Known(self.known.f[rows])
+        known = KnownMode() if self.known.f is None else KnownMode(self.known.f[rows])
         return replace(self, response=self.response.of(rows), known=known)
 
     def kernel_at(self, values: Values) -> Kernel:
@@ -98,7 +98,7 @@ class LatentProblem:
 class RowNoise:
     """A `widegp.laplace.GaussianProblem`: a likelihood of rows with noise variances of their own."""
 
-    likelihood: Likelihood
+    likelihood: GaussianLikelihood
     kernel: Kernel
 
     def __call__(self, z: np.ndarray, noise: np.ndarray, gradient: bool = False) -> Solved:
@@ -119,7 +119,7 @@ class LaplaceObjective:
     ``last`` is the last evaluation: a point that ends one stage and begins the next is evaluated once.
     """
 
-    likelihood: Likelihood
+    likelihood: GaussianLikelihood
     problem: LatentProblem
     space: ParameterSpace
     last: tuple[np.ndarray, Answer] | None = field(default=None, init=False)

@@ -73,7 +73,7 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownAnswer:
     """An answer that has been computed already, and the point z of it."""
 
     z: np.ndarray
