@@ -248,11 +248,11 @@ class FittedGP:
             notes = (*notes, infinite_words(USUAL_LEVEL, calibration.n_rows))
         return replace(self, calibration=calibration, result=replace(self.result, notes=notes))
 
-    def noted(self, *words: str) -> Self:
+    def with_notes(self, *words: str) -> Self:
         """The same, with more lines in the notes of its result."""
         return replace(self, result=replace(self.result, notes=(*self.result.notes, *words)))
 
-    def lasted(self, seconds: float) -> Self:
+    def with_seconds(self, seconds: float) -> Self:
         """The same, with the seconds that the whole fit took in its result."""
         timed = replace(self.result, seconds={**self.result.seconds, "total": seconds})
         return replace(self, result=timed)

@@ -164,7 +164,8 @@ def _models_of_one(
             rows = TrainingRows(take(builder.X, layout.order), stored.y, kernel, count, stored.spread)
         with builder.backend.scope():
             posterior = objective.likelihood.posterior(kernel, observed)
-        made.append(FittedGP(posterior=posterior, rows=rows, level=level, **common).noted(*estimate.notes))
+        own = FittedGP(posterior=posterior, rows=rows, level=level, **common)
+        made.append(own.with_notes(*estimate.notes))
     return tuple(made)
 
 

@@ -71,4 +71,4 @@ class GaussianLikelihood(Protocol):
     def posterior(self, kernel: Kernel, observed: Observed) -> Any: ...
 
     def settle(self, jitter: float) -> None:
-        """A value was found with this jitter: it stays, so that the likelihood is one function."""
+        """Keep this jitter, so that all evaluations are of one function."""

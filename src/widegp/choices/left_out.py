@@ -4,8 +4,9 @@
     neighbours   r_i = y_i - mu(x_i | nearest of nine tenths of the rows)
     anchors      r_i = (y_i - mu_i) / (1 - t_i),   t_i = Var f_i / d_i
 
-The first is exact. The feature weights of the others have seen row i among all rows; with anchors alone its
-share t_i in its own prediction is taken out, beside neighbours it is left, of the order r / n.
+The first is exact. In the other two the weights of the features were estimated from all rows, row i among
+them. With anchors alone its share t_i in its own prediction is taken out; beside neighbours it, of the order
+r / n, is left in.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from widegp.neighbors.search import EXACT_ROWS
 from widegp.noise_model import LeftOut
 from widegp.prediction import make_predictor
 
-# Neighbours that a row is predicted from here: the scores of rows differ little from those at the full count.
+# Neighbours that a row is predicted from here; with more, scores would differ little.
 NEIGHBORS = 100
 FOLDS = 10
 # Largest share that a row may have in its own prediction.

@@ -129,7 +129,8 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _are_counts(column: pa.ChunkedArray) -> bool:
-    """Whole numbers from 0 on, with 0 among them or a variance above the mean: what else has neither."""
+    """Whole numbers >= 0 that include 0, or that include 1 and have a variance above their mean. Others are
+    not taken for counts."""
     import numpy as np
 
     values = np.asarray(column.to_numpy(), float)

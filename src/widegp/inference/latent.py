@@ -17,8 +17,10 @@ from widegp.inference.priors import Prior, penalty
 from widegp.kernels.base import Kernel
 from widegp.laplace import Evidence, Mode, Pseudo, Response, Solved, evidence, find_mode
 
-TOLERANCE = 1e-4  # of the mode; the evidence of n rows is then right to better than 1e-8 n
-FEW_ROWS, COARSE = 1000, 1e-3  # beyond so many rows a step less is worth an error of 1e-6 n nats at most
+# Tolerance of the mode: the evidence of n rows is then right to better than 1e-8 n nats.
+TOLERANCE = 1e-4
+# Tolerance above FEW_ROWS rows: it saves a Newton step, and the evidence is right to better than 1e-6 n nats.
+FEW_ROWS, COARSE = 1000, 1e-3
 
 
 @dataclass
