@@ -28,7 +28,7 @@ _GREEDY_WORK = 2e8
 Metric = Callable[[np.ndarray], np.ndarray]
 
 
-class Covariance(Protocol):
+class CovarianceFunction(Protocol):
     """K, as a kernel has it: between rows X (n, I) and Y (p, I), and of rows with themselves."""
 
     def __call__(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
@@ -70,7 +70,7 @@ def choose_anchors(
     rng: np.random.Generator | int | None = None,
     *,
     metric: Metric | None = None,
-    kernel: Covariance | None = None,
+    kernel: CovarianceFunction | None = None,
 ) -> Anchors:
     """At most r anchors Z for the rows of X, no two of them nearer than 1e-6 of the spread of the rows.
 
@@ -206,7 +206,7 @@ def _nearest_distinct(sample: np.ndarray, centres: np.ndarray, closest: float) -
     return _first_distinct(sample, np.array(rows, np.int64), size, closest)
 
 
-def _pivots(X: np.ndarray, rank: int, kernel: Covariance) -> np.ndarray:
+def _pivots(X: np.ndarray, rank: int, kernel: CovarianceFunction) -> np.ndarray:
     """Pivots of the partial Cholesky factor K ~ G'G of K(X, X), largest residual first; ties by row.
 
     G[k] = (K(x_p, .) - G[:k, p]'G[:k]) / sqrt(R_pp),  R = diag K - sum_k G[k]^2.

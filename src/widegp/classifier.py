@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from typing import Any, Self
@@ -24,10 +23,11 @@ from widegp.laplace_classes import ClassResponse
 from widegp.latent_fit import fit_latent, latent_builder, latent_models, merged_rows, weighted_scaler
 from widegp.likelihoods import Bernoulli, Softmax
 from widegp.progress import Listener
+from widegp.saving import SaveMixin
 from widegp.training_table import checked_rows
 
 
-class WideGPClassifier(SetsMixin, ClassifierMixin, BaseEstimator):
+class WideGPClassifier(SaveMixin, SetsMixin, ClassifierMixin, BaseEstimator):
     """P(y = class | x) = s(level + f(x)), f ~ GP(0, K), by Laplace's approximation; s logistic or Phi.
 
     More than two classes have a function each, P(y = c | x) = softmax(level + f(x))_c, under one kernel,
@@ -175,10 +175,3 @@ class WideGPClassifier(SetsMixin, ClassifierMixin, BaseEstimator):
         """The likeliest class at each row of X (q, I)."""
         likeliest = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[likeliest]
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file for `widegp.load`: arrays and JSON, no pickle, checksummed."""
-        from widegp.persist import save_model
-
-        check_is_fitted(self, "fitted_")
-        save_model(self, path)

@@ -24,7 +24,7 @@ from widegp.threads import in_threads
 KEPT_BYTES = 2**30
 # Pairs of new rows and centres that a thread takes at a time.
 HOLDING_PAIRS = 2**20
-# Rows that have come since the index was built, as a share of the others, from which on it is built anew.
+# The index is rebuilt once added rows exceed this share of it.
 MOST_LATER = 0.1
 # Rows of the table taken at a time where a joint covariance is made.
 JOINT_ROWS = 1024
@@ -151,6 +151,10 @@ class TrainingRows:
         if self._cells is not None and self.set_size == rows.set_size:
             rows._cells = self._cells.with_later(rows.points)
         return rows
+
+    def searched_exactly(self) -> TrainingRows:
+        """The same, with neighbours found by comparing all rows instead of by an index."""
+        return replace(self, _index=NeighborIndex(self.points, "exact"))
 
     def nearest(self, X: np.ndarray) -> np.ndarray:
         """The ``count`` training rows that each row of X correlates with most, (q, count)."""

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from widegp.saving import SaveMixin
 from widegp.training_table import checked_rows, n_outputs
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def _outputs(found: Any, take: Callable[[Any], np.ndarray]) -> np.ndarray:
     return np.stack([take(one) for one in found], axis=-1) if isinstance(found, tuple) else take(found)
 
 
-class WideGPRegressor(RegressorMixin, BaseEstimator):
+class WideGPRegressor(SaveMixin, RegressorMixin, BaseEstimator):
     """Gaussian-process regression with the limit kernels of wide Bayesian networks.
 
     y = f(x) + eps,  f ~ GP(0, K),  eps ~ N(0, sigma_eps2), fitted by MAP, eq. (map_loss_body), under an
@@ -64,7 +65,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         ``predict_neighbors`` rows nearest to itself, at about 3 ms a row.
     anchors : ``"kmeans"``, ``"kmeans++"``, ``"random"``, ``"first"`` or ``"greedy"``.
     ard : one sigma_u2 per input, which ranks the inputs (``input_importance_``).
-    priors : ``"default"``, None, or a mapping such as ``{"w": Beta(2, 2), "sigma_b2": None}``.
+    priors : ``"default"``, ``"paper"``, None, or a mapping such as ``{"w": Beta(2, 2), "sigma_b2": None}``.
     optimizer : ``"lbfgs"`` to convergence, or ``"adam"`` for ``max_iter`` steps.
     max_iter : iterations at most.
     scale_inputs : ``"standard"``, ``"quantile"`` (normal scores of the ranks), ``"minmax"`` (the paper's, to
@@ -241,8 +242,8 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         """The paper's: inputs in [-0.5, 0.5], 50 Adam steps of 1e-3 from sigma^2 = 1, alpha = w = 1/2.
 
         ``noise_start`` replaces the rule eta x mean K(x, x); the published rows on real data need 0.02^2.
-        The published test scores are those of ``approximation="subset"``, the default here. Priors keep the
-        parameters near the start, see `widegp.inference.protocol`.
+        The published test scores are those of ``approximation="subset"``, the default here. Priors keep all
+        parameters, the noise included, near the start, see `widegp.inference.protocol`.
         """
         from widegp.inference import protocol
 
@@ -250,7 +251,7 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         settings: dict[str, Any] = {
             "approximation": "subset", "rank": protocol.RANK, "anchors": "kmeans", "optimizer": "adam",
             "max_iter": protocol.STEPS, "scale_inputs": "minmax", "start": protocol.START | known,
-            "priors": protocol.paper_priors(noise_start),
+            "priors": "paper",
         }  # fmt: skip
         return cls.plain(**(settings | changes))
 
@@ -362,14 +363,6 @@ class WideGPRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "fitted_")
         rows = checked_rows(self, X)
         return _outputs(self.fitted_, lambda one: one.sample(rows, n_samples, random_state))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file for `widegp.load`: arrays and JSON, no pickle, checksummed."""
-        from widegp.persist import save_model
-
-        check_is_fitted(self, "fitted_")
-        save_model(self, path)
-
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write an ONNX graph: X (N, I) -> mean, variance, (N,) or (N, T); see `widegp.export.model`."""

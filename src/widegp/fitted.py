@@ -71,6 +71,7 @@ class FittedGP:
     backend : what computes the predictions.
     likelihood, level : of y given level + f(x~) + log exposure, where it is not Gaussian, else None.
     theta : the posterior of the parameters, where it was made, else None.
+    noise_start : where sigma_eps2 began, if its prior has its mode there, else None.
     members : models over which predictions are averaged, at points of that posterior or of several metrics
         and kernels; none where there is but one. Of a ``likelihood`` it is their functions f that
         are added up, by weights whose sum need not be 1.
@@ -99,6 +100,7 @@ class FittedGP:
     tails: Tails | None = None
     theta: ParameterPosterior | None = None
     members: tuple[Member, ...] = ()
+    noise_start: float | None = None
 
     @cached_property
     def models(self) -> tuple[FittedGP, ...]:
@@ -246,11 +248,11 @@ class FittedGP:
             notes = (*notes, infinite_words(USUAL_LEVEL, calibration.n_rows))
         return replace(self, calibration=calibration, result=replace(self.result, notes=notes))
 
-    def noted(self, *words: str) -> Self:
+    def with_notes(self, *words: str) -> Self:
         """The same, with more lines in the notes of its result."""
         return replace(self, result=replace(self.result, notes=(*self.result.notes, *words)))
 
-    def lasted(self, seconds: float) -> Self:
+    def with_seconds(self, seconds: float) -> Self:
         """The same, with the seconds that the whole fit took in its result."""
         timed = replace(self.result, seconds={**self.result.seconds, "total": seconds})
         return replace(self, result=timed)

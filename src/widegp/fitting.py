@@ -1,6 +1,6 @@
 """One fit: table, start, dials, parameters, posterior, from the settings of an estimator to a `FittedGP`.
 
-``asked`` is the estimator: its settings, as scikit-learn holds them.
+``settings`` is the estimator: scikit-learn keeps settings as its attributes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from widegp.kernels.registry import named
 from widegp.latent_fit import fit_response
 from widegp.progress import Listener, print_line
 from widegp.tails import NORMAL
-from widegp.training_table import TrainingTable, training_table
+from widegp.training_table import AboutRows, TrainingTable, training_table
 from widegp.warps import make_warp
 
 # Left-out rows whose mean score later rows are compared with.
@@ -59,7 +59,7 @@ NEGLIGIBLE = 1e-3
 
 
 def fit_model(
-    asked: Any, X: ArrayLike, y: ArrayLike, known: dict[str, Any], exposure: ArrayLike | None,
+    settings: Any, X: ArrayLike, y: ArrayLike, known: dict[str, Any], exposure: ArrayLike | None,
     progress: Listener | None,
 ) -> FittedGP:  # fmt: skip
     """The model of the table X (n, I), y (n,), which predicts through the engine that it was fitted by.
@@ -67,111 +67,115 @@ def fit_model(
     ``known`` of the rows: their sample_weight and noise_variance, or None.
     """
     began = time.perf_counter()
-    check_settings(asked)
-    seed = int(check_random_state(asked.random_state).randint(2**31 - 1))
-    watch = Watch(tuple(f for f in (progress, print_line if asked.verbose else None) if f is not None))
-    if asked.likelihood == "gaussian" and exposure is None:
-        table = training_table(asked, X, y, seed, known["sample_weight"], known["noise_variance"])
-        model = _fit_gaussian(asked, table, seed, watch)
+    check_settings(settings)
+    seed = int(check_random_state(settings.random_state).randint(2**31 - 1))
+    watch = Watch(tuple(f for f in (progress, print_line if settings.verbose else None) if f is not None))
+    if settings.likelihood == "gaussian" and exposure is None:
+        about = AboutRows(known["sample_weight"], known["noise_variance"])
+        table = training_table(settings, X, y, seed, about)
+        model = _fit_gaussian(settings, table, seed, watch)
     else:
-        model = fit_response(asked, X, y, exposure, watch, known)
+        model = fit_response(settings, X, y, exposure, watch, known)
     caveat = approximation(model.approximation).caveat
-    model = model.noted(caveat) if caveat else model
-    return model.lasted(time.perf_counter() - began).predicting_on(make_engine(asked.engine, asked.backend))
+    model = model.with_notes(caveat) if caveat else model
+    model = model.with_seconds(time.perf_counter() - began)
+    return model.predicting_on(make_engine(settings.engine, settings.backend))
 
 
-def builder_of(asked: Any, rows: np.ndarray, seed: int) -> Builder:
-    """Of the scaled ``rows`` (n, I), with the dials, backend and engine that are asked for."""
-    engine = make_engine(asked.engine, asked.backend)
-    kernel, _ = started(asked, rows)
-    backend = choose_backend(kernel, backend_for(engine, asked.backend))
-    return Builder(rows, _resolved(asked, rows, kernel, backend, None, seed), backend, seed, engine)
+def builder_of(settings: Any, rows: np.ndarray, seed: int) -> Builder:
+    """Of the scaled ``rows`` (n, I), with the dials, backend and engine of the settings."""
+    engine = make_engine(settings.engine, settings.backend)
+    kernel, _ = started(settings, rows)
+    backend = choose_backend(kernel, backend_for(engine, settings.backend))
+    return Builder(rows, _resolved(settings, rows, kernel, backend, None, seed), backend, seed, engine)
 
 
-def _fit_gaussian(asked: Any, table: TrainingTable, seed: int, watch: Watch) -> FittedGP:
-    engine = make_engine(asked.engine, asked.backend)
+def _fit_gaussian(settings: Any, table: TrainingTable, seed: int, watch: Watch) -> FittedGP:
+    engine = make_engine(settings.engine, settings.backend)
     rows = table.X
-    kernel, _ = started(asked, rows)
-    backend = choose_backend(kernel, backend_for(engine, asked.backend))
-    journal = _journal(asked, table, seed)
-    dials = _resolved(asked, rows, kernel, backend, journal, seed)
+    kernel, _ = started(settings, rows)
+    backend = choose_backend(kernel, backend_for(engine, settings.backend))
+    journal = _journal(settings, table, seed)
+    dials = _resolved(settings, rows, kernel, backend, journal, seed)
     # Where choices are made, rows that repeat are held out one by one: new rows will repeat them too.
-    chooses = _choices(asked).open and table.weight is None and len(table.y) >= LEAST_ROWS
+    chooses = _choices(settings).open and table.weight is None and len(table.y) >= LEAST_ROWS
     if approximation(dials.name).exact and not (chooses or is_mapped(rows)):
         table = table.merged()
     builder = Builder(table.X, dials, backend, seed, engine)
     spent = journal.seconds() if journal else time.perf_counter() - watch.began
-    run = Run(_settings(asked, spent, seed), watch, journal=journal)
-    whole = _table_fit(asked, table, builder, run)
-    if _has_rival(asked, builder):
-        own = replace(builder, backend=choose_backend(named(RIVAL), backend_for(engine, asked.backend)))
-        whole = replace(whole, rival=_table_fit(asked, table, own, run, RIVAL))
+    run = Run(_settings(settings, spent, seed), watch, journal=journal)
+    whole = _table_fit(settings, table, builder, run)
+    if _has_rival(settings, builder):
+        own = replace(builder, backend=choose_backend(named(RIVAL), backend_for(engine, settings.backend)))
+        whole = replace(whole, rival=_table_fit(settings, table, own, run, RIVAL))
     with backend.scope(), (whole.rival or whole).builder.backend.scope():
-        estimate = whole.estimate(_choices(asked), asked.posterior == "auto")
-        model = _averaged(asked, estimate, table)
+        estimate = whole.estimate(_choices(settings), settings.posterior == "auto")
+        model = _averaged(settings, estimate, table)
+    if settings.priors == "paper" and "sigma_eps2" in whole.start:
+        model = replace(model, noise_start=float(whole.start["sigma_eps2"]))
     return model if table.held is None else model.calibrated_on(*table.held)
 
 
 def _table_fit(
-    asked: Any, table: TrainingTable, builder: Builder, run: Run, kernel_name: str | None = None
+    settings: Any, table: TrainingTable, builder: Builder, run: Run, kernel_name: str | None = None
 ) -> TableFit:
-    """What a fit of the table is made of, under the kernel that is asked for or another."""
+    """What a fit of the table is made of, under the kernel of the settings or another."""
     rows, scaler = table.X, TargetScaler.fit(table.y, table.weight)
-    kernel, start = started(asked, rows, kernel_name)
+    kernel, start = started(settings, rows, kernel_name)
     scale = {"offset": scaler.mean, "scale": scaler.sd}
-    priors = resolve_priors(asked.priors, kernel, rows.shape[1], _by_input(asked))
+    own, noise = (settings.priors, kernel, rows.shape[1]), float(start["sigma_eps2"])
+    priors, by_input = (resolve_priors(*own, each, noise) for each in (_by_input(settings), True))
     target = scaler.transform(table.y)
     problem = Problem(kernel, target, make_warp("none", **scale), priors, weight=table.weight)
     if table.noise is not None:
         mean = float(table.noise.mean())
         problem = replace(problem, noise=mean / scaler.sd**2, spread=table.noise / mean)
         start = {name: value for name, value in start.items() if name != "sigma_eps2"}
-    by_input = resolve_priors(asked.priors, kernel, rows.shape[1], True)
     return TableFit(builder, problem, by_input, start, scale, run)
 
 
-def _has_rival(asked: Any, builder: Builder) -> bool:
+def _has_rival(settings: Any, builder: Builder) -> bool:
     """Whether the kernel of few rows is left open. Who gives priors or a start has those of K_mix in mind,
     and without priors there is no evidence to compare; the native loops know no stationary kernel.
     """
-    few = len(builder.X) <= FEW_ROWS and builder.approximation.exact and asked.posterior == "auto"
-    left = isinstance(asked.kernel, str) and asked.kernel == "auto" and asked.start is None
-    usual = isinstance(asked.priors, str) and asked.priors == "default"
-    return few and left and usual and backend_for(builder.engine, asked.backend) != "native"
+    few = len(builder.X) <= FEW_ROWS and builder.approximation.exact and settings.posterior == "auto"
+    left = isinstance(settings.kernel, str) and settings.kernel == "auto" and settings.start is None
+    usual = isinstance(settings.priors, str) and settings.priors == "default"
+    return few and left and usual and backend_for(builder.engine, settings.backend) != "native"
 
 
-def _by_input(asked: Any) -> bool:
-    return asked.ard or asked.metric == "ard"
+def _by_input(settings: Any) -> bool:
+    return settings.ard or settings.metric == "ard"
 
 
-def _choices(asked: Any) -> Asked:
-    metric = "ard" if _by_input(asked) else asked.metric
-    inputs, warp = asked.scale_inputs or "none", asked.target_transform or "none"
-    return Asked(inputs, warp, metric, asked.noise, asked.trees)
+def _choices(settings: Any) -> Asked:
+    metric = "ard" if _by_input(settings) else settings.metric
+    inputs, warp = settings.scale_inputs or "none", settings.target_transform or "none"
+    return Asked(inputs, warp, metric, settings.noise, settings.trees)
 
 
-def _journal(asked: Any, table: TrainingTable, seed: int) -> Journal | None:
+def _journal(settings: Any, table: TrainingTable, seed: int) -> Journal | None:
     """The journal of this very fit, if evaluations are to be written down."""
-    if asked.checkpoint is None:
+    if settings.checkpoint is None:
         return None
     apart = {"checkpoint", "verbose", "random_state", "predict_neighbors", "predict_cells"}
-    settings = {k: v for k, v in asked.get_params(deep=False).items() if k not in apart}
+    own = {k: v for k, v in settings.get_params(deep=False).items() if k not in apart}
     # More or less time does not change the steps, but whether there is a limit does.
-    settings["budget"] = asked.budget is not None
-    settings |= {"seed": seed, "weighted": table.weight is not None, "known noise": table.noise is not None}
+    own["budget"] = settings.budget is not None
+    own |= {"seed": seed, "weighted": table.weight is not None, "known noise": table.noise is not None}
     known = (part for part in (table.X, table.y, table.weight, table.noise) if part is not None)
-    return Journal.open(asked.checkpoint, fingerprint(settings, *known))
+    return Journal.open(settings.checkpoint, fingerprint(own, *known))
 
 
 def _resolved(
-    asked: Any, rows: np.ndarray, kernel: Kernel, backend: Backend, journal: Journal | None, seed: int
+    settings: Any, rows: np.ndarray, kernel: Kernel, backend: Backend, journal: Journal | None, seed: int
 ) -> Dials:
     """The dials, ``"auto"`` resolved; a choice by the clock is made once for all runs of a fit."""
 
     def choose() -> dict[str, Any]:
         return asdict(
             choose_dials(
-                _dials(asked), len(rows), rows.shape[1], _by_input(asked), asked.budget,
+                _dials(settings), len(rows), rows.shape[1], _by_input(settings), settings.budget,
                 lambda: calibrate(rows, kernel, backend, seed),
             )
         )  # fmt: skip
@@ -179,21 +183,21 @@ def _resolved(
     return Dials(**(journal.choice("dials", choose) if journal else choose()))
 
 
-def _settings(asked: Any, spent: float, seed: int) -> OptimizerSettings:
-    left = None if asked.budget is None else max(0.0, asked.budget - spent)
+def _settings(settings: Any, spent: float, seed: int) -> OptimizerSettings:
+    left = None if settings.budget is None else max(0.0, settings.budget - spent)
     return OptimizerSettings(
-        asked.optimizer, asked.max_iter, asked.learning_rate, asked.noise_learning_rate, left,
-        asked.start is None, asked.batch_rows, seed,
+        settings.optimizer, settings.max_iter, settings.learning_rate, settings.noise_learning_rate, left,
+        settings.start is None, settings.batch_rows, seed,
     )  # fmt: skip
 
 
-def started(asked: Any, rows: np.ndarray, name: str | None = None) -> tuple[Kernel, dict[str, np.ndarray]]:
+def started(settings: Any, rows: np.ndarray, name: str | None = None) -> tuple[Kernel, dict[str, np.ndarray]]:
     """The kernel to fit, that of the settings or the one called ``name``, and where its parameters begin."""
-    wanted = asked.kernel if name is None else name
+    wanted = settings.kernel if name is None else name
     kernel = named(wanted) if isinstance(wanted, str) else wanted
     n_inputs = rows.shape[1]
-    given = dict(asked.start or {})
-    if asked.start is None and isinstance(wanted, str):
+    given = dict(settings.start or {})
+    if settings.start is None and isinstance(wanted, str):
         kernel = kernel.at_start(n_inputs)
     unknown = set(given) - set(kernel.parameters()) - {"sigma_eps2"}
     if unknown:
@@ -204,58 +208,58 @@ def started(asked: Any, rows: np.ndarray, name: str | None = None) -> tuple[Kern
     some = np.asarray(rows[: 10 * 1000], float)
     check_inputs(kernel, some, some)
     # Not by the kernel itself: JAX would compile its operations one by one for every number of rows.
-    backend = choose_backend(kernel, asked.backend)
+    backend = choose_backend(kernel, settings.backend)
     with backend.scope():
         mean = float(np.mean(np.asarray(backend.diagonal(kernel, some))))
-    noise = float(given.get("sigma_eps2", asked.noise_fraction * mean))
-    return kernel, start_values(kernel, noise, np.zeros(0), n_inputs if _by_input(asked) else None)
+    noise = float(given.get("sigma_eps2", settings.noise_fraction * mean))
+    return kernel, start_values(kernel, noise, np.zeros(0), n_inputs if _by_input(settings) else None)
 
 
-def _dials(asked: Any) -> Dials:
-    return Dials(
-        asked.approximation, asked.rank, asked.neighbors, asked.anchors, asked.ordering, asked.block_rows
-    )
+def _dials(settings: Any) -> Dials:
+    names = ("approximation", "rank", "neighbors", "anchors", "ordering", "block_rows")
+    return Dials(*(getattr(settings, name) for name in names))
 
 
-def check_settings(asked: Any) -> None:
-    if asked.approximation != "auto":
-        approximation(asked.approximation)
-    if asked.optimizer not in ("lbfgs", "adam"):
-        raise ValueError(f"Unknown optimizer {asked.optimizer!r}; choose 'lbfgs' or 'adam'.")
-    if asked.trees not in ("auto", "none"):
-        raise ValueError(f"Unknown trees {asked.trees!r}; choose 'auto' or 'none'.")
-    if asked.posterior not in METHODS:
-        raise ValueError(f"Unknown posterior {asked.posterior!r}; choose from {', '.join(METHODS)}.")
-    if asked.likelihood != "gaussian" and asked.posterior in ("laplace", "sample"):
-        raise ValueError(f"posterior={asked.posterior!r} needs likelihood='gaussian'; use posterior='map'.")
+def check_settings(settings: Any) -> None:
+    if settings.approximation != "auto":
+        approximation(settings.approximation)
+    if settings.optimizer not in ("lbfgs", "adam"):
+        raise ValueError(f"Unknown optimizer {settings.optimizer!r}; choose 'lbfgs' or 'adam'.")
+    if settings.trees not in ("auto", "none"):
+        raise ValueError(f"Unknown trees {settings.trees!r}; choose 'auto' or 'none'.")
+    if settings.posterior not in METHODS:
+        raise ValueError(f"Unknown posterior {settings.posterior!r}; choose from {', '.join(METHODS)}.")
+    if settings.likelihood != "gaussian" and settings.posterior in ("laplace", "sample"):
+        wanted = settings.posterior
+        raise ValueError(f"posterior={wanted!r} needs likelihood='gaussian'; use posterior='map'.")
     for name, least in (("rank", 1), ("neighbors", 0), ("predict_neighbors", 0), ("max_iter", 0)):
-        value = getattr(asked, name)
+        value = getattr(settings, name)
         if not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
 
 
-def _model(asked: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
+def _model(settings: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
     """The model at the estimates, of the ``table`` that it was fitted to."""
     builder = estimate.builder
-    at = _member(asked, estimate, table, estimate.fitted.values)
+    at = _member(settings, estimate, table, estimate.fitted.values)
     kernel = at.posterior.kernel
     by_input = any(np.ndim(at.params[name]) for name in kernel.per_input)
     weights = kernel.input_weights(builder.X.shape[1]) if by_input else None
-    names = getattr(asked, "feature_names_in_", None)
+    names = getattr(settings, "feature_names_in_", None)
     model = FittedGP(
         inputs=at.inputs, target=TargetScaler.fit(table.y, table.weight), warp=at.warp,
         kernel=kernel, params=at.params,
         approximation=builder.dials.name, posterior=at.posterior, rows=at.rows,
         result=described(estimate.fitted, builder), seed=builder.seed,
-        n_features=asked.n_features_in_, feature_names=None if names is None else tuple(map(str, names)),
+        n_features=settings.n_features_in_, feature_names=None if names is None else tuple(map(str, names)),
         input_importance=None if weights is None else weights / weights.sum(),
         noise_model=at.noise_model, tails=at.tails, backend=builder.backend.name,
-    ).noted(*estimate.notes)  # fmt: skip
+    ).with_notes(*estimate.notes)  # fmt: skip
     return _compared_with(model, estimate)
 
 
 def _member(
-    asked: Any, estimate: Estimate, table: TrainingTable, values: Values, weight: float = 1.0
+    settings: Any, estimate: Estimate, table: TrainingTable, values: Values, weight: float = 1.0
 ) -> Member:
     """The posterior of the function at some values of the parameters, which have this ``weight``."""
     fitted, target = estimate.fitted, TargetScaler.fit(table.y, table.weight)
@@ -268,39 +272,39 @@ def _member(
         weight, ChainedMaps((table.scaler, *estimate.maps)) if estimate.maps else table.scaler,
         params, FittedWarp.fit(problem.y, problem.warp.name, psi, **scale),
         objective.likelihood.posterior(kernel, observed),
-        training_rows(asked, estimate.builder, fitted.layout.order, kernel, observed),
-        estimate.noise, estimate.tails, kernel.word if isinstance(asked.kernel, str) else "",
+        training_rows(settings, estimate.builder, fitted.layout.order, kernel, observed),
+        estimate.noise, estimate.tails, kernel.word if isinstance(settings.kernel, str) else "",
     )  # fmt: skip
 
 
-def _averaged(asked: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
+def _averaged(settings: Any, estimate: Estimate, table: TrainingTable) -> FittedGP:
     """The model, averaged with others that were fitted, or over the posterior of its parameters; over both
     where rows are few: p(y* | y) = sum_M w_M p(y* | y, M), with w_M by held-out rows or by evidence.
     """
-    several = (estimate, *(estimate.beside if asked.posterior == "auto" else ()))
+    several = (estimate, *(estimate.beside if settings.posterior == "auto" else ()))
     exact = estimate.builder.approximation.exact
-    method = averages(asked.posterior, estimate.fitted, exact)
+    method = averages(settings.posterior, estimate.fitted, exact)
     if method == "map" or (len(several) > 1 and not estimate.alike):
-        model, total = _model(asked, estimate, table), sum(one.share for one in several)
-        beside = (_member(asked, one, table, one.fitted.values, one.share / total) for one in several)
+        model, total = _model(settings, estimate, table), sum(one.share for one in several)
+        beside = (_member(settings, one, table, one.fitted.values, one.share / total) for one in several)
         return replace(model, members=tuple(beside)) if len(several) > 1 else model
-    able = [one for one in several if averages(asked.posterior, one.fitted, exact) == method]
-    found = [(one, _theta(asked, method, one)) for one in able]
+    able = [one for one in several if averages(settings.posterior, one.fitted, exact) == method]
+    found = [(one, _theta(settings, method, one)) for one in able]
     known = [(one, theta) for one, theta in found if theta is not None]
     if not known:
         words = "The posterior of the parameters has no curvature here; the mode alone is used."
-        return _model(asked, estimate, table).noted(words)
+        return _model(settings, estimate, table).with_notes(words)
     shares = _shares(known)
     members = tuple(
-        _member(asked, one, table, density_of(one.fitted).space.unpack(z), float(share * weight))
+        _member(settings, one, table, density_of(one.fitted).space.unpack(z), float(share * weight))
         for share, (one, theta) in zip(shares, known, strict=True)
         for z, weight in zip(*theta.points, strict=True)
         if share >= NEGLIGIBLE
     )
     best, theta = known[int(np.argmax(shares))]
-    model = _model(asked, best, table)
+    model = _model(settings, best, table)
     if len(known) > 1:
-        model = model.noted(_averaged_words([one for one, _ in known], shares))
+        model = model.with_notes(_averaged_words([one for one, _ in known], shares))
     result = replace(model.result, credible_intervals=theta.posterior.intervals())
     return replace(model, theta=theta.posterior, members=members, result=result)
 
@@ -322,20 +326,16 @@ def _shares(known: list[tuple[Estimate, Averaged]]) -> np.ndarray:
 
 def _averaged_words(several: list[Estimate], shares: np.ndarray) -> str:
     """To which share each fit of the same rows enters their average."""
-    parts = []
-    for one, share in zip(several, shares, strict=True):
-        each = np.ndim(one.fitted.values["sigma_u2"]) > 0
-        metric = "one variance for each input" if each else "one variance for all inputs"
-        parts.append(f"{one.kernel_name} with {metric} ({share:.0%})")
+    parts = (f"{one.words} ({share:.0%})" for one, share in zip(several, shares, strict=True))
     return f"Averaged over fits of the same rows: {', '.join(parts)}."
 
 
-def _theta(asked: Any, method: str, estimate: Estimate) -> Averaged | None:
+def _theta(settings: Any, method: str, estimate: Estimate) -> Averaged | None:
     """The posterior of the parameters of one fit; None where it has no curvature."""
     if method == "sample":
         return nuts(estimate.fitted, estimate.builder.seed)
-    # Who did not ask for the posterior does not wait for the check of its evidence.
-    return laplace(estimate.fitted, check=asked.posterior != "auto")
+    # The evidence is checked only if the posterior was asked for by name.
+    return laplace(estimate.fitted, check=settings.posterior != "auto")
 
 
 def _compared_with(model: FittedGP, estimate: Estimate) -> FittedGP:
@@ -358,16 +358,17 @@ def _compared_with(model: FittedGP, estimate: Estimate) -> FittedGP:
 
 
 def training_rows(
-    asked: Any, builder: Builder, order: np.ndarray | None, kernel: Kernel, observed: Observed
+    settings: Any, builder: Builder, order: np.ndarray | None, kernel: Kernel, observed: Observed
 ) -> TrainingRows | None:
     """The rows that predictions condition on, where they do, in their order of storage."""
     if order is None:
         return None
-    count, stored = max(asked.predict_neighbors, builder.dials.neighbors), observed.of(order)
-    return TrainingRows(take(builder.X, order), stored.y, kernel, count, stored.spread, asked.predict_cells)
+    count, stored = max(settings.predict_neighbors, builder.dials.neighbors), observed.of(order)
+    X, cells = take(builder.X, order), settings.predict_cells
+    return TrainingRows(X, stored.y, kernel, count, stored.spread, cells)
 
 
-def conditioned(asked: Any, model: FittedGP, X: np.ndarray, y: np.ndarray) -> FittedGP:
+def conditioned(settings: Any, model: FittedGP, X: np.ndarray, y: np.ndarray) -> FittedGP:
     """The posterior given the rows X (n, I), y (n,), at the estimates of ``model``, all of which stay.
 
     Scaling, metric, warp, noise and parameters are those that other rows have told; nothing is estimated. A
@@ -375,25 +376,25 @@ def conditioned(asked: Any, model: FittedGP, X: np.ndarray, y: np.ndarray) -> Fi
     """
     if model.likelihood is not None:
         return model
-    made = [_given(asked, one, X, y) for one in model.models] if model.members else []
+    made = [_given(settings, one, X, y) for one in model.models] if model.members else []
     members = tuple(
         replace(member, posterior=one.posterior, rows=one.rows)
         for member, one in zip(model.members, made, strict=True)
     )
-    return replace(_given(asked, model, X, y), members=members)
+    return replace(_given(settings, model, X, y), members=members)
 
 
-def _given(asked: Any, model: FittedGP, X: np.ndarray, y: np.ndarray) -> FittedGP:
+def _given(settings: Any, model: FittedGP, X: np.ndarray, y: np.ndarray) -> FittedGP:
     """The same at the model's own parameters alone."""
     rows, noise = of_training_rows(model.inputs, X), float(model.params["sigma_eps2"])
     spread = None if model.noise_model is None else model.noise_model.spread(rows)
     observed = Observed(model.standardised(y), noise, spread)
     anchors = getattr(model.posterior, "Z", None)
-    rank = asked.rank if anchors is None else max(len(anchors), 1)
-    dials = replace(_dials(asked), name=model.approximation, rank=rank)
+    rank = settings.rank if anchors is None else max(len(anchors), 1)
+    dials = replace(_dials(settings), name=model.approximation, rank=rank)
     builder = Builder(rows, dials, choose_backend(model.kernel, model.backend), model.seed)
     with builder.backend.scope():
         layout = builder.layout(model.kernel)
         posterior = builder.likelihood(layout).posterior(model.kernel, observed)
-    kept = training_rows(asked, builder, layout.order, model.kernel, observed)
+    kept = training_rows(settings, builder, layout.order, model.kernel, observed)
     return replace(model, posterior=posterior, rows=kept)

@@ -29,7 +29,7 @@ TOGETHER = 0.9
 LEAST_CORRELATED_ROWS = 30
 
 
-class Estimate(NamedTuple):
+class WithError(NamedTuple):
     """A mean over rows and its standard error."""
 
     value: float
@@ -188,16 +188,16 @@ def shuffle(fitted: Any, base: Shuffles, inputs: Sequence[int]) -> dict[str, flo
     return out
 
 
-def pair_ratio(base: Shuffles, terms: np.ndarray, unit: np.ndarray) -> Estimate:
+def pair_ratio(base: Shuffles, terms: np.ndarray, unit: np.ndarray) -> WithError:
     """R = mean of ``terms`` over mean of ``unit``, (K, N) each, one for each row and giver; by linearisation
 
     the standard error is that of the mean of (terms - R unit) / mean of unit.
     """
     ratio = float(terms.mean() / unit.mean())
-    return Estimate(ratio, pair_mean(base, (terms - ratio * unit) / unit.mean()).se)
+    return WithError(ratio, pair_mean(base, (terms - ratio * unit) / unit.mean()).se)
 
 
-def pair_mean(base: Shuffles, terms: np.ndarray) -> Estimate:
+def pair_mean(base: Shuffles, terms: np.ndarray) -> WithError:
     """Mean of ``terms`` (K, N), one for each row and giver, and its standard error.
 
     var = (sum_i s_i^2 - sum_p e_p^2) / (N K)^2,  e_p the sum of the two centred terms of a pair p of rows and
@@ -210,7 +210,7 @@ def pair_mean(base: Shuffles, terms: np.ndarray) -> Estimate:
     squares = np.sum(pairs**2) / 2
     # By chance the difference may be small or negative: never less than for independent pairs.
     variance = max(np.sum(pairs.sum(0) ** 2) - squares, squares) / pairs.size**2
-    return Estimate(float(terms.mean()), float(np.sqrt(variance)))
+    return WithError(float(terms.mean()), float(np.sqrt(variance)))
 
 
 def correlations(X: np.ndarray, groups: Sequence[Sequence[int]]) -> np.ndarray:

@@ -36,7 +36,7 @@ from widegp.kernels.registry import named
 from widegp.laplace import Response
 from widegp.laplace_classes import ClassResponse
 from widegp.likelihoods import log_exposure, make_likelihood, refuse_exposure
-from widegp.training_table import repeats, training_table
+from widegp.training_table import AboutRows, repeats, training_table
 
 EXACT_ROWS = 500  # up to here "auto" takes all rows at once; a mode is a dozen factorisations
 # Anchors, at most, while parameters are estimated: predictions gain by more of them, the estimates hardly.
@@ -163,7 +163,8 @@ def _models_of_one(
             rows = TrainingRows(take(builder.X, layout.order), stored.y, kernel, count, stored.spread)
         with builder.backend.scope():
             posterior = objective.likelihood.posterior(kernel, observed)
-        made.append(FittedGP(posterior=posterior, rows=rows, level=level, **common).noted(*estimate.notes))
+        own = FittedGP(posterior=posterior, rows=rows, level=level, **common)
+        made.append(own.with_notes(*estimate.notes))
     return tuple(made)
 
 
@@ -187,7 +188,7 @@ def fit_response(
         refuse_exposure(estimator.likelihood)
     seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
     offset = log_exposure(exposure, np.size(y))
-    table = training_table(estimator, X, y, seed, known["sample_weight"], offset=offset)
+    table = training_table(estimator, X, y, seed, AboutRows(known["sample_weight"], None, offset))
     likelihood.check(table.y)
     scaler = TargetScaler.fit(table.y, table.weight) if likelihood.scales_target else UNSCALED
     rows, target, offset = table.X, scaler.transform(table.y), offset[table.fitted]

@@ -58,7 +58,7 @@ ACTIVATIONS = {"exact_tanh": exact_tanh.fn, "exact_sigmoid": exact_sigmoid.fn}
 PARTS = (
     "seed", "inputs", "target", "warp", "kernel", "params", "approximation", "result", "n_features",
     "feature_names", "input_importance", "calibration", "posterior", "rows", "noise_model", "likelihood",
-    "level", "tails", "theta", "members",
+    "level", "tails", "theta", "members", "noise_start",
 )  # fmt: skip
 REPEATED = ("converged", "n_iter", "log_posterior")
 

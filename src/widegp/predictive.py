@@ -344,7 +344,7 @@ class Mixture(Predictive):
         """Found between the smallest and the largest of the parts' quantiles, which hold it."""
         levels = np.atleast_1d(np.asarray(levels, float))
         ends = np.stack([part.quantile(levels) for part in self.parts])
-        return crossings(lambda y, rows: self[rows].cdf(y) - levels, ends.min(0), ends.max(0))
+        return crossings(lambda rows, y: self[rows].cdf(y) - levels, ends.min(0), ends.max(0))
 
     def crps(self, y: ArrayLike, panels: np.ndarray | None = None) -> np.ndarray:
         """sum_j w_j CRPS_j(y) - int sum_j w_j (F_j(t) - F(t))^2 dt, (q,).

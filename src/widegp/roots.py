@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -18,14 +19,14 @@ def crossings(
 ) -> np.ndarray:
     """The least x with f(x) >= 0, elementwise: f increasing, f(lower) <= 0 <= f(upper), (q, k) each.
 
-    f(x, rows) is asked for x (p, k) at ``rows`` (p,) of the q, ever fewer of them; it may be flat, and jump.
+    f(rows, x) is asked for x (p, k) at ``rows`` (p,) of the q, ever fewer of them; it may be flat, and jump.
     Chandrupatla's method: inverse quadratic interpolation through the last three points where these lie as
     those of a smooth function do, halving elsewhere. Some ten evaluations, where halving alone takes sixty.
     An end that has the wrong sign, by rounding, is the answer.
     """
     everything = np.arange(len(lower))
     a, b = np.array(upper, float), np.array(lower, float)
-    fa, fb = f(a, everything), f(b, everything)
+    fa, fb = f(everything, a), f(everything, b)
     x, active = np.where(fb >= 0, b, a), (fa >= 0) & (fb < 0) & (b < a)
     first = np.spacing(np.where(active, a - b, 1.0))
     state = np.stack([a, b, b, fa, fb, fb, np.full(a.shape, 0.5)])
@@ -33,7 +34,7 @@ def crossings(
         rows = np.flatnonzero(active.any(axis=1))
         if not len(rows):
             break
-        moved, narrow = _moved(lambda x, rows=rows: f(x, rows), state[:, rows], first[rows])
+        moved, narrow = _moved(partial(f, rows), state[:, rows], first[rows])
         going = active[rows]
         state[:, rows] = np.where(going, moved, state[:, rows])
         active[rows] = going & ~narrow

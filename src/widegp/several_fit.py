@@ -42,23 +42,23 @@ NOTHING = {"sample_weight": None, "noise_variance": None}
 
 
 def fit_outputs(
-    asked: Any, X: ArrayLike, Y: ArrayLike, progress: Listener | None = None
+    settings: Any, X: ArrayLike, Y: ArrayLike, progress: Listener | None = None
 ) -> tuple[FittedGP, ...]:
     """The models of the columns of Y (n, T)."""
-    check_settings(asked)
+    check_settings(settings)
     for name, value in NEEDED.items():
-        if getattr(asked, name) not in (value, "auto"):
+        if getattr(settings, name) not in (value, "auto"):
             raise ValueError(f"Several outputs need {name}={value!r}; fit them one by one, or change it.")
-    X, Y = validate_data(asked, X, Y, dtype=np.float64, y_numeric=True, multi_output=True)
+    X, Y = validate_data(settings, X, Y, dtype=np.float64, y_numeric=True, multi_output=True)
     X, Y = np.ascontiguousarray(X), np.asarray(Y, float)
-    each = copy(asked)
-    if not isinstance(asked.random_state, int | np.integer):
+    each = copy(settings)
+    if not isinstance(settings.random_state, int | np.integer):
         # All fits begin with the same draws.
-        each.random_state = _seed(asked)
-    each.budget = None if asked.budget is None else asked.budget / Y.shape[1]
-    learned = not asked.ard and asked.metric in ("auto", "learned")
+        each.random_state = _seed(settings)
+    each.budget = None if settings.budget is None else settings.budget / Y.shape[1]
+    learned = not settings.ard and settings.metric in ("auto", "learned")
     shared = None
-    if learned and len(Y) >= LEAST_ROWS and asked.budget is None:
+    if learned and len(Y) >= LEAST_ROWS and settings.budget is None:
         lead = copy(each)
         lead.noise, lead.target_transform, lead.posterior, lead.trees = "constant", None, "map", "none"
         found = fit_model(lead, X, leading(Y), NOTHING, None, progress)
@@ -66,8 +66,8 @@ def fit_outputs(
     return tuple(_output(each, X, y, shared, progress) for y in Y.T)
 
 
-def _seed(asked: Any) -> int:
-    return int(check_random_state(asked.random_state).randint(2**31 - 1))
+def _seed(settings: Any) -> int:
+    return int(check_random_state(settings.random_state).randint(2**31 - 1))
 
 
 def leading(Y: np.ndarray) -> np.ndarray:
@@ -78,23 +78,23 @@ def leading(Y: np.ndarray) -> np.ndarray:
 
 
 def _output(
-    asked: Any, X: np.ndarray, y: np.ndarray, shared: InputMap | None, progress: Listener | None
+    settings: Any, X: np.ndarray, y: np.ndarray, shared: InputMap | None, progress: Listener | None
 ) -> FittedGP:
     """The model of one output, with the ``shared`` inputs where they suit it better than the plain ones."""
-    own, rows = copy(asked), X
-    taken = shared if shared is not None and _suits(asked, X, y, shared) else None
+    own, rows = copy(settings), X
+    taken = shared if shared is not None and _suits(settings, X, y, shared) else None
     if taken is not None:
         own.scale_inputs, rows = None, np.ascontiguousarray(taken.transform(X))
     model = fit_model(own, rows, np.ascontiguousarray(y), NOTHING, None, progress)
-    names = getattr(asked, "feature_names_in_", None)
+    names = getattr(settings, "feature_names_in_", None)
     model = replace(model, feature_names=None if names is None else tuple(map(str, names)))
-    engine = make_engine(asked.engine, asked.backend)
+    engine = make_engine(settings.engine, settings.backend)
     if taken is None:
         return model.predicting_on(engine)
     members = tuple(replace(one, inputs=_after(taken, one.inputs)) for one in model.members)
     inputs = _after(taken, model.inputs)
     model = replace(model, inputs=inputs, members=members, n_features=X.shape[1])
-    model = model.noted("Inputs and metric are those of all outputs together.")
+    model = model.with_notes("Inputs and metric are those of all outputs together.")
     return model.predicting_on(engine)
 
 
@@ -104,25 +104,25 @@ def _after(shared: InputMap, own: InputMap) -> ChainedMaps:
     return ChainedMaps((*first, *(part for part in rest if not isinstance(part, InputScaler))))
 
 
-def _suits(asked: Any, X: np.ndarray, y: np.ndarray, shared: InputMap) -> bool:
+def _suits(settings: Any, X: np.ndarray, y: np.ndarray, shared: InputMap) -> bool:
     """Whether held-out rows are likelier under the kernel on ``shared`` inputs than on standardised ones."""
-    base = "standard" if asked.scale_inputs == "auto" else asked.scale_inputs
+    base = "standard" if settings.scale_inputs == "auto" else settings.scale_inputs
     rows = fit_scaler(X, base, None).transform(X)
     if not isinstance(shared, ChainedMaps) or np.unique(y).size < 3:
         return False
-    builder, target = builder_of(asked, rows, _seed(asked)), TargetScaler.fit(y, None)
-    kernel, start = started(asked, rows)
-    priors = resolve_priors(asked.priors, kernel, X.shape[1], False)
+    builder, target = builder_of(settings, rows, _seed(settings)), TargetScaler.fit(y, None)
+    kernel, start = started(settings, rows)
+    priors = resolve_priors(settings.priors, kernel, X.shape[1], False, float(start["sigma_eps2"]))
     scale = {"offset": 0.0, "scale": 1.0}
     problem = Problem(kernel, target.transform(y), make_warp("none", **scale), priors)
-    run = Run(OptimizerSettings("lbfgs", asked.max_iter, seed=builder.seed, gain=TRIAL_GAIN, exact=False))
+    run = Run(OptimizerSettings("lbfgs", settings.max_iter, seed=builder.seed, gain=TRIAL_GAIN, exact=False))
     tables, every = {"plain": rows, "shared": shared.transform(X)}, np.arange(len(X))
     bench = Bench(tables, problem, problem, scale, every, every[:0], run, builder.backend, builder.seed)
     if len(X) <= bench.most_rows:
         with builder.backend.scope():
             return _likelier_left_out(bench, start)
     benches = tuple(replace(bench, fitted=fitted, held=held) for fitted, held in splits(len(X), builder.seed))
-    search = Search(benches, asked.noise == "auto")
+    search = Search(benches, settings.noise == "auto")
     with builder.backend.scope():
         plain = search.begin(Form("plain"), start)
         return search.better(plain, [search.moved(plain, Scale("shared"))]) is not plain

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from widegp.data.columns import Survey, TableEncoding, TrainingRows, learn, survey
+from widegp.data.columns import RowsToLearn, Survey, TableEncoding, learn, survey
 from widegp.data.errors import Problems
 from widegp.data.kinds import LeftOutMeans
 from widegp.data.tables import TableSource, open_table
@@ -81,14 +81,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "encoding_")
         return np.array(self.encoding_.feature_names, dtype=object)
 
-    def _fit(self, source: TableSource, y: Any) -> tuple[TrainingRows | None, dict[str, LeftOutMeans]]:
+    def _fit(self, source: TableSource, y: Any) -> tuple[RowsToLearn | None, dict[str, LeftOutMeans]]:
         problems = Problems()
         reading = Reading(self.decimal, self.thousands, self.dates)
         found: Survey = survey(source, None, tuple(self.drop), reading, problems)
         rows = None
         if y is not None and np.asarray(y).dtype.kind in "biuf":
             target = np.asarray(y, float).reshape(-1)
-            rows = TrainingRows.of(np.isfinite(target), target, self.random_state)
+            rows = RowsToLearn.of(np.isfinite(target), target, self.random_state)
         encoding, means = learn(source, found, None, self.missing, problems, rows)
         problems.raise_all()
         self.encoding_: TableEncoding = encoding

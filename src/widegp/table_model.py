@@ -131,7 +131,7 @@ class TableModel:
         neighbors = settings.get("predict_neighbors", 400)
         stage.expect(split.X.shape, Aftermath(len(split.y_test), columns, neighbors), settings)
         for_the_fit = {} if stage.budget is None else {"budget": stage.for_the_fit()}
-        with _heard() as caught:
+        with recorded_warnings() as caught:
             asked = settings | for_the_fit | {"random_state": chosen.seed}
             regressor = predicted.fitted(split, asked, stage.fitting)
             split = stage.thinned(split, partial(predicted.mean, regressor), chosen.seed)
@@ -322,7 +322,7 @@ class TableModel:
 
 
 @contextlib.contextmanager
-def _heard() -> Iterator[list[warnings.WarningMessage]]:
+def recorded_warnings() -> Iterator[list[warnings.WarningMessage]]:
     """The warnings given meanwhile, kept for the record; they are given again at the end."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

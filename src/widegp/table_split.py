@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from widegp.data.arrays import empty_mapped, take
-from widegp.data.columns import Survey, TableEncoding, TrainingRows, learn, survey
+from widegp.data.columns import RowsToLearn, Survey, TableEncoding, learn, survey
 from widegp.data.errors import Problems, TableError, quoted
 from widegp.data.kinds import LeftOutMeans
 from widegp.data.tables import TableSource, open_table
@@ -128,7 +128,7 @@ def split_table(table: Any, settings: TableSettings) -> Split:
         for t, name in enumerate((settings.target, *settings.further)):
             y = targets if targets.ndim == 1 else targets[:, t]
             _check_targets(y[chosen], len(order), name, problems)
-        training = TrainingRows.of(chosen, found.y, settings.seed)
+        training = RowsToLearn.of(chosen, found.y, settings.seed)
     encoding, means = learn(source, found, settings.target, settings.missing, problems, training)
     problems.raise_all()
     assert training is not None and found.y is not None
@@ -193,7 +193,7 @@ def _check_targets(y: np.ndarray, n: int, target: str, problems: Problems) -> No
 
 
 def _encoded(
-    source: TableSource, encoding: TableEncoding, means: Mapping[str, LeftOutMeans], training: TrainingRows,
+    source: TableSource, encoding: TableEncoding, means: Mapping[str, LeftOutMeans], training: RowsToLearn,
     order: np.ndarray,
 ) -> tuple[np.ndarray, Counter[Notice]]:  # fmt: skip
     """The rows of the table in ``order``, encoded part by part, and what was odd about them."""

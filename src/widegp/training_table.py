@@ -16,6 +16,19 @@ from widegp.data.stored import USE_TABLE_MODEL, is_stored, read_stored
 NUMBER_TYPES = ("int", "float", "double", "bool", "decimal")
 
 
+class AboutRows(NamedTuple):
+    """What is known of each row beside inputs and target, (n,) each, or None: how often it was seen, the
+    variance of its noise, and a part of its latent function.
+    """
+
+    weight: Any = None
+    noise: Any = None
+    offset: np.ndarray | None = None
+
+
+NOTHING_KNOWN = AboutRows()
+
+
 class TrainingTable(NamedTuple):
     """Scaled rows X (n, I), their targets y (n,), the scaler, the held-out rows and targets, if any, and what
     is known of each row: how often it was seen, weight (n,), and the variance of its noise, noise (n,).
@@ -54,14 +67,14 @@ def repeats(columns: list[np.ndarray], weight: np.ndarray | None) -> tuple[np.nd
 
 
 def training_table(
-    estimator: Any, X: Any, y: Any, seed: int, weight: Any = None, noise: Any = None,
-    offset: np.ndarray | None = None,
-) -> TrainingTable:  # fmt: skip
+    estimator: Any, X: Any, y: Any, seed: int, about: AboutRows = NOTHING_KNOWN
+) -> TrainingTable:
     """Checked and scaled; names of features are left on the estimator, what was in a file stays in one.
 
-    Rows of weight 0 are left out. With ``offset`` (n,), known of a latent function, rows in memory that
-    repeat become one before they are scaled: a weight of k then gives k equal rows to the last digit.
+    Rows of weight 0 are left out. Where an offset is known, rows in memory that repeat become one before they
+    are scaled: a weight of k then gives the fit of k equal rows to the last digit.
     """
+    weight, noise, offset = about
     if is_stored(X):
         if weight is not None or noise is not None:
             raise ValueError("sample_weight and noise_variance need the table in memory; pass arrays.")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import OneHotEncoder
 
 from widegp import TableEncoder
-from widegp.data.columns import TableEncoding, TrainingRows
+from widegp.data.columns import RowsToLearn, TableEncoding
 from widegp.data.tables import TableError, TableSource
 from widegp.notices import Notice, in_words
 
@@ -355,7 +355,7 @@ def test_a_rows_own_target_never_enters_its_input(seed: int, row: int) -> None:
     before = TableEncoder().fit_transform(frame, y)
     y[row] += 1000.0
     after = TableEncoder().fit_transform(frame, y)
-    folds = TrainingRows.of(np.ones(200, bool), y).folds
+    folds = RowsToLearn.of(np.ones(200, bool), y).folds
     # The mean of y, which is taken off, rose by 1000 / 200; nothing else changes for rows of its fold.
     np.testing.assert_allclose((after - before)[folds == folds[row], 0], -5.0, atol=1e-9)
 

@@ -22,7 +22,7 @@ def cases():
 
 
 def test_different_parameters_give_different_kernels(report):
-    assert report.injective
+    assert report.injective and report.to_dict()["injective"]
     assert np.all(report.gap > 0)
     assert 1e-7 < report.hardest_ratio <= np.min((report.gap / report.distance)[report.distance > 0.5])
     assert report.smallest_slope > 1e-7

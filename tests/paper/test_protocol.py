@@ -7,8 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import widegp
 from widegp import WideGPRegressor
-from widegp.inference.protocol import REAL_NOISE_START
+from widegp.data.preprocessing import InputScaler
+from widegp.inference.priors import InverseGamma, resolve_priors
+from widegp.inference.protocol import REAL_NOISE_START, paper_priors
 from widegp.kernels import Mixed
 from widegp.paper.protocol import (
     LEVELS,
@@ -102,6 +105,27 @@ def test_on_real_tables_it_is_the_estimators_paper_protocol(split):
     np.testing.assert_allclose(out.mean, mean, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(out.sd, sd, rtol=1e-8)
     assert out.units["sigma_eps2"] == pytest.approx(np.var(wide.y))
+
+
+def test_both_put_the_mode_of_the_noise_where_it_starts_by_the_rule_too(split, tmp_path):
+    """Without a start of the noise it is eta K-bar, and the prior of the noise follows it."""
+    wide = Split(7 * split.X + 3, 5 * split.y - 2, 7 * split.X_test + 3, split.y_test)
+    rows = InputScaler.fit(wide.X, "minmax").transform(wide.X)
+    start = 0.04 * float(np.mean(Mixed().diag(rows)))
+    out = paper_fit(wide, "first", rank=25, real=True, noise_start=start)
+    model = WideGPRegressor.paper_protocol(anchors="first", rank=25, random_state=0).fit(wide.X, wide.y)
+    for name in NAMES:
+        assert out.params[name] == pytest.approx(model.params_[name], rel=1e-9), name
+    model.save(tmp_path / "model.widegp")
+    for kept in (model, widegp.load(tmp_path / "model.widegp")):
+        assert kept.fitted_.noise_start == pytest.approx(start)
+        priors = resolve_priors(kept.priors, kept.kernel_, 4, False, kept.fitted_.noise_start)
+        assert priors == paper_priors(kept.fitted_.noise_start)
+        assert priors["sigma_eps2"] == InverseGamma(100.0, 101 * kept.fitted_.noise_start)
+
+
+def test_where_no_noise_is_estimated_it_has_no_prior():
+    assert set(resolve_priors("paper", Mixed(), 4, False)) == set(NAMES) - {"sigma_eps2"}
 
 
 def test_held_out_rows_are_the_first_tenth_of_a_permutation():

@@ -11,7 +11,7 @@ from scipy import stats
 from widegp import WideGPRegressor
 from widegp.inference.result import FitResult, Reason
 from widegp.report import notices
-from widegp.report.calibration import Calibration, Coverage, chance, coverage, parts, passes
+from widegp.report.calibration import Coverage, IntervalCalibration, chance, coverage, parts, passes
 from widegp.report.notices import Tried
 from widegp.report.summary import tried_by
 from widegp.report.verdict import Judgement, Verdict, notices_of
@@ -160,7 +160,7 @@ def test_the_tenth_that_is_worst_within_a_third_is_named():
     assert named.worst.coverages[0].inside == int(h.inside[top].sum()) and named.worst.k == 9
     assert f"Where the prediction is above {h.mean[~top].max():.3g} they hold" in named.text()
     # Noise that is the same for all of the largest third has no worst tenth.
-    flat = Calibration.of(forecaster(3000, noise=lambda mean: np.where(mean > 1.3, 3.0, 1.0)))
+    flat = IntervalCalibration.of(forecaster(3000, noise=lambda mean: np.where(mean > 1.3, 3.0, 1.0)))
     assert flat.worst_tenth(flat.thirds[2]) is None
 
 
@@ -178,7 +178,7 @@ def test_calibrated_forecasts_are_seldom_called_wrong():
     judged = [judge(forecaster(300, seed=seed)).judgement for seed in range(300)]
     fine = sum(word is Judgement.WITHIN_CHANCE for word in judged)
     assert fine >= 0.9 * len(judged)
-    quiet = sum(not Calibration.of(forecaster(300, seed=seed)).findings() for seed in range(300))
+    quiet = sum(not IntervalCalibration.of(forecaster(300, seed=seed)).findings() for seed in range(300))
     assert quiet >= 0.95 * 300
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from widegp.approximations.build import Builder
-    from widegp.approximations.evaluation import Likelihood
+    from widegp.approximations.evaluation import GaussianLikelihood
     from widegp.approximations.layout import Layout
     from widegp.compute.backend import Backend
     from widegp.engines.blocks import BlockedRows
@@ -105,7 +105,7 @@ class Approximation(ABC):
         return Shape(n_rows, n_inputs, r, min(neighbors, n_rows - 1) if self.neighbors else 0)
 
     @abstractmethod
-    def likelihood(self, builder: Builder, layout: Layout) -> Likelihood:
+    def likelihood(self, builder: Builder, layout: Layout) -> GaussianLikelihood:
         """-log p(y | X, theta) of the builder's rows under this layout."""
 
     @abstractmethod

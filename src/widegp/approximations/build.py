@@ -9,7 +9,7 @@ import numpy as np
 
 from widegp.anchors import Anchors, Wanted, choose_anchors
 from widegp.approximations.base import Approximation
-from widegp.approximations.evaluation import Likelihood
+from widegp.approximations.evaluation import GaussianLikelihood
 from widegp.approximations.layout import Dials, Layout
 from widegp.approximations.registry import approximation
 from widegp.compute.backend import Backend
@@ -61,11 +61,11 @@ class Builder:
             return np.arange(len(self.X))
         return conditioning_order(self.X, self.dials.ordering, np.random.default_rng(self.seed))
 
-    def build(self, kernel: Kernel) -> Likelihood:
+    def build(self, kernel: Kernel) -> GaussianLikelihood:
         """A likelihood whose anchors and neighbours suit ``kernel``."""
         return self.likelihood(self.layout(kernel))
 
-    def likelihood(self, layout: Layout) -> Likelihood:
+    def likelihood(self, layout: Layout) -> GaussianLikelihood:
         """The likelihood of the rows as they are laid out."""
         return self.approximation.likelihood(self, layout)
 

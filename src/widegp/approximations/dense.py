@@ -9,7 +9,14 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from widegp.approximations.base import Approximation, Expansion, Features, Grown, Shape, Work, dense_work
-from widegp.approximations.evaluation import LOG_2PI, Evaluation, Likelihood, Observed, failure, refuse_batch
+from widegp.approximations.evaluation import (
+    LOG_2PI,
+    Evaluation,
+    GaussianLikelihood,
+    Observed,
+    failure,
+    refuse_batch,
+)
 from widegp.compute.backend import Backend, Cotangent, RowBars
 from widegp.kernels.base import Kernel
 from widegp.registry import saveable
@@ -68,7 +75,7 @@ class Dense:
 
     summed = None
 
-    def batch(self, rows: np.ndarray) -> Likelihood:
+    def batch(self, rows: np.ndarray) -> GaussianLikelihood:
         refuse_batch()
 
     def _own(self, observed: Observed) -> Observed:

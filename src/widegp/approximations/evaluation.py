@@ -61,7 +61,7 @@ def refuse_batch() -> NoReturn:
     raise ValueError("batch_rows needs anchors or neighbours; this approximation uses all rows at once.")
 
 
-class Likelihood(Protocol):
+class GaussianLikelihood(Protocol):
     """-log p(y | X, theta) of rows X. Targets come in the order of X, whatever the order inside."""
 
     backend: Backend
@@ -84,8 +84,8 @@ class Likelihood(Protocol):
         `batch` estimate; None where it takes all rows at once.
         """
 
-    def batch(self, rows: np.ndarray) -> Likelihood:
+    def batch(self, rows: np.ndarray) -> GaussianLikelihood:
         """The likelihood estimated from some rows (b,), each given all its neighbours."""
 
     def settle(self, jitter: float) -> None:
-        """A value was found with this jitter: it stays, so that the likelihood is one function."""
+        """Keep this jitter, so that all evaluations are of one function."""

@@ -59,7 +59,7 @@ class FamilyApproximation(Approximation):
         )  # fmt: skip
 
     def grown(self, posterior: FamilyPosterior, backend: Backend, new: BlockedRows) -> Grown:
-        """Block after block, so that no more rows than a block's are foretold together."""
+        """Rows are added block by block to bound memory."""
         t, log_sd = [], []
         for block in new:
             posterior, *foretold = posterior.given_block(backend, block, self.rule.residual)

@@ -16,7 +16,14 @@ import numpy as np
 
 from widegp.approximations.base import Approximation, Expansion, Features, Grown, Shape, Work, anchor_work
 from widegp.approximations.dense import Dense, DensePosterior
-from widegp.approximations.evaluation import LOG_2PI, Evaluation, Likelihood, Observed, failure, refuse_batch
+from widegp.approximations.evaluation import (
+    LOG_2PI,
+    Evaluation,
+    GaussianLikelihood,
+    Observed,
+    failure,
+    refuse_batch,
+)
 from widegp.approximations.sums import Model, Rule, Sums, block_pullback, block_sums
 from widegp.approximations.whitening import JITTERS, whiten, whiten_pullback
 from widegp.compute.backend import Backend, Block, RowBars
@@ -82,7 +89,7 @@ class Nystrom:
 
     summed = None
 
-    def batch(self, rows: np.ndarray) -> Likelihood:
+    def batch(self, rows: np.ndarray) -> GaussianLikelihood:
         refuse_batch()
 
     def _prepare(self, kernel: Kernel, observed: Observed) -> tuple[Model, Rows, Sums] | None:

@@ -11,7 +11,16 @@ import numpy as np
 from widegp.approximations.build import Builder
 from widegp.approximations.layout import Dials
 from widegp.choices.moves import LearnMetric, WarpTarget, WeighInputs
-from widegp.choices.search import Asked, Candidate, Search, Verdict, choose, judged_rows, replayed, splits
+from widegp.choices.search import (
+    Asked,
+    Candidate,
+    ChangeVerdict,
+    Search,
+    choose,
+    judged_rows,
+    replayed,
+    splits,
+)
 from widegp.choices.trials import Bench, Form, Trial
 from widegp.data.input_maps import LinearMap, QuantileScaler
 from widegp.inference.choose import choose_warp
@@ -21,7 +30,7 @@ from widegp.trees import TreesInput
 
 # Fewer rows cannot tell models apart.
 LEAST_ROWS = 40
-# Nats that a step of a fit to a part of a large table must promise: its choices differ by tens of them.
+# Nats that a step of a trial on a part of a large table must gain: the models it compares differ by tens.
 TRIAL_GAIN = 0.1
 
 
@@ -40,13 +49,13 @@ class Growth:
 
     @cached_property
     def of_all(self) -> TreesInput:
-        """Of all rows; as many as without those that judge, where that was asked for and is known."""
-        before = vars(self).get("but_judged")
+        """Trees of all rows, as many as ``without_judged_rows`` has if those were grown before."""
+        before = vars(self).get("without_judged_rows")
         return self.on(np.arange(len(self.X)), None if before is None else before.counts)
 
     @cached_property
-    def but_judged(self) -> TreesInput:
-        """Of all rows but those that fits are judged by."""
+    def without_judged_rows(self) -> TreesInput:
+        """Trees of all rows but those that fits are judged by."""
         return self.on(np.setdiff1d(np.arange(len(self.X)), judged_rows(len(self.X), self.seed)))
 
 
@@ -63,7 +72,7 @@ class Chosen:
 
     trial: Trial
     candidate: Candidate
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ChangeVerdict, ...]
     scaler: QuantileScaler | None
     search: Search
     trees: TreesInput | None = None
@@ -81,10 +90,10 @@ class Chosen:
         return self.power is None and any(isinstance(move, WeighInputs) for move in self.candidate.moves)
 
     def optimism(self, n_rows: int) -> float:
-        """c >= 1, by which errors of rows that a fit of ``n_rows`` has not seen are wider than those of its
-        own, each predicted from the others: these have told its parameters and its metric.
+        """c >= 1: errors of new rows are c times as wide as those of the ``n_rows`` rows of a fit, each
+        predicted from the others, for these have told its parameters and its metric.
 
-        It is that of the trials, of rows held out beside their own; what it exceeds 1 by falls with 1 / rows.
+        The trials tell it, by rows held out and their own rows. c - 1 falls with 1 / rows.
         """
         trials = self.candidate.trials
         own = np.concatenate([trial.left_out.scores() for trial in trials])
@@ -110,8 +119,8 @@ def choose_on(
 ) -> Chosen:  # fmt: skip
     """Choices for the rows of ``bench``, one table of inputs, by fits of a part that are scored on others.
 
-    They begin with ``form``, by default the plain one. What folds of few rows chose is made ``again`` of all
-    of them.
+    They begin with ``form``, by default the plain one. With ``again``, what was chosen on folds of a small
+    table is fitted to all its rows.
     """
     ((inputs, X),) = bench.tables.items()
     scaler = None

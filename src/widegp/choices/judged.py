@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp, softmax
 
-from widegp.choices.search import CERTAIN, LARGEST_LOSS, Verdict
+from widegp.choices.search import CERTAIN, LARGEST_LOSS, ChangeVerdict
 from widegp.fitted_warp import FittedWarp
 from widegp.noise_model import LeftOut
 from widegp.tails import MOST_PARTS, NORMAL, Tails, judged_tails, tails_together
@@ -18,14 +18,18 @@ from widegp.tails import MOST_PARTS, NORMAL, Tails, judged_tails, tails_together
 if TYPE_CHECKING:
     from widegp.choices.whole import Stage
 
-# Standard errors by which an average with a further fit must be better: fewer than for another model, since
-# averages seldom lose. Each takes its time to predict.
-LIKELY, MOST_AVERAGED = 1.0, 3
+# Standard errors by which an average with a further fit must be better: fewer than CERTAIN, since averages
+# seldom lose.
+LIKELY = 1.0
+# Each fit in an average takes its time to predict.
+MOST_AVERAGED = 3
 # A fit of a smaller share is not worth its time.
 LEAST_SHARE = 0.1
-# Standard errors that equal shares may cost, and the steps on the way to them that are tried.
-EVEN, EVEN_STEPS = 1.0, 20
-# What the square of the logarithm costs by which an RMSE is beyond its bound, in nats.
+# Standard errors that shares nearer to equal ones may cost.
+EVEN = 1.0
+# Steps between the best shares and equal ones.
+EVEN_STEPS = 20
+# Penalty in nats on the squared log of RMSE over its bound.
 STRICT = 1e4
 
 
@@ -34,10 +38,11 @@ class Judged:
     """A fit of the whole table, and how rows that were left out of their prediction do under it.
 
     words : how it differs from the first.    left_out : these rows.
-    bold : it is taken only where it is better for certain. A metric of a higher power is: gradients have seen
-        the targets of left-out rows too, and the more of a metric is learned, the more that flatters it.
-    residual, log_density : (q,) each, of the standardised targets; the latter under the ``tails`` of these
-        rows, each fifth of them under those of the others.
+    bold : whether it must be better for certain to be taken. So must a metric of a higher power: gradients
+        have seen the targets of left-out rows too, which flatters a metric the more, the more is learned.
+    residual, log_density : (q,) each, of the standardised targets; the latter under the tails of these rows,
+        where tails that judge a row were learned from others.
+    tails : those of all these rows, None where they are normal.
     log_scale : (q,), from the density of a score to that of its target.
     """
 
@@ -68,7 +73,7 @@ class Judged:
         """Whether trees are among the inputs."""
         return self.stage.whole.chosen.trees is not None
 
-    def noted(self, words: str) -> Self:
+    def with_note(self, words: str) -> Self:
         return replace(self, notes=(*self.notes, words))
 
     def averaged_with(self, *others: Judged) -> Self:
@@ -84,14 +89,14 @@ class Judged:
         """Mean log density less the logarithm of the RMSE, both of which users look at: nats either way."""
         return float(np.mean(self.log_density) - 0.5 * np.log(np.mean(self.residual**2)))
 
-    def beside(self, other: Judged) -> Verdict:
+    def beside(self, other: Judged) -> ChangeVerdict:
         """This fit against ``other``."""
         gain = self.log_density - other.log_density
         rmse = float(np.sqrt(np.mean(self.residual**2) / np.mean(other.residual**2))) - 1
         error = float(gain.std() / np.sqrt(len(gain)))
         certain = gain.mean() > CERTAIN * error
         kept = self.score > other.score and rmse <= LARGEST_LOSS and (certain or not self.bold)
-        return Verdict(self.words, -float(gain.mean()), error, rmse, kept)
+        return ChangeVerdict(self.words, -float(gain.mean()), error, rmse, kept)
 
 
 def best_shares(several: Sequence[Judged]) -> np.ndarray:
@@ -100,7 +105,8 @@ def best_shares(several: Sequence[Judged]) -> np.ndarray:
         mean_i log sum_j w_j p_j(y_i) - log RMSE of sum_j w_j mean_j(x_i) + sum_j log w_j / q
 
     which is the `score` of the average, at an RMSE that is hardly above that of the first; the last term is a
-    Dirichlet(2, ..., 2) prior on w. The bound matters where targets repeat: nats are then cheap.
+    Dirichlet(2, ..., 2) prior on w. The bound on the RMSE matters where targets repeat: a density gathered at
+    repeated values gains nats and predicts no better.
     """
     density, residual = _stacked(several)
     most = _largest_rmse(residual)
@@ -162,12 +168,12 @@ def together(made: list[Judged]) -> list[Judged]:
     return [replace(one, tails=law) for one, law in zip(made, laws, strict=True)]
 
 
-def averaged(best: Judged, made: list[Judged], verdicts: list[Verdict]) -> list[Judged]:
+def averaged(best: Judged, made: list[Judged], verdicts: list[ChangeVerdict]) -> list[Judged]:
     """The best fit, and those of ``made`` that it is best averaged with.
 
-    Where a part of the rows decides, one with trees beside one without comes first, at no likely loss: which
-    of them is ahead may change with the number of rows. Otherwise it must gain, for an average has tails of
-    the rows that judge alone.
+    Where a part of the rows decides, a fit with trees is averaged with one without, unless that is likely to
+    lose: which of them is ahead may change with the number of rows. All others must gain, since the tails of
+    an average are learned from the judging rows alone.
     """
     several, notes = [best], [*best.notes]
     if verdicts:
@@ -186,7 +192,9 @@ def averaged(best: Judged, made: list[Judged], verdicts: list[Verdict]) -> list[
     return [replace(best, notes=tuple(notes)), *several[1:]]
 
 
-def _addition(several: list[Judged], others: list[Judged], least: float) -> tuple[Verdict, Judged] | None:
+def _addition(
+    several: list[Judged], others: list[Judged], least: float
+) -> tuple[ChangeVerdict, Judged] | None:
     """The one of ``others`` with which the average of ``several`` is best, if it gains at least so many
     standard errors of log density, at no loss of squares, and its share is worth its time.
     """

@@ -31,7 +31,7 @@ from widegp.choices.whole import GRADIENT_ROWS
 from widegp.conditioning import TrainingRows
 from widegp.data.input_maps import LinearMap, QuantileScaler
 from widegp.inference.fit import Fitted, Run, fit_map
-from widegp.inference.latent import TOLERANCE, Known, LaplaceObjective, LatentProblem
+from widegp.inference.latent import TOLERANCE, KnownMode, LaplaceObjective, LatentProblem
 from widegp.inference.objective import Problem
 from widegp.inference.optimizers import curvature_at
 from widegp.inference.parameters import ParameterSpace, Values
@@ -45,23 +45,24 @@ from widegp.warps import make_warp
 LEAST_ROWS = 500
 # Rows, at most, that parameters are first estimated from: all rows then take a few steps.
 PART_ROWS = 4000
-# Rows on which metrics are compared, and rows that these predict.
+# Rows on which metrics are compared, and held-out rows that are predicted from them.
 SAMPLE_ROWS, HELD_ROWS = 8000, 6000
-# Rounds of learning the metric again, parameters estimated between them: where none was learned on as many
-# rows, and where one was.
-ROUNDS, FURTHER_ROUNDS = 2, 1
-# Tolerance of the mode of f where forms are compared: it is then about a hundredth of its sd off.
+# Rounds of learning the metric, parameters estimated between them.
+ROUNDS = 2
+# The same where trees come beside inputs whose metric was learned so.
+FURTHER_ROUNDS = 1
+# Tolerance of the mode of f where forms are compared: the mode is then off by about a hundredth of its sd.
 NEARLY = 1e-2
-# Nats per row, and in all at least, that a step must promise: an evaluation is a dozen Gaussian ones.
+# Nats per row, and in all at least, that a step must gain: an evaluation costs a dozen Gaussian ones.
 GAIN_PER_ROW, LEAST_GAIN = 5e-4, 1e-2
-# Of the logarithm of the sum of the weights of two functions, before rows are seen.
+# Prior sd of the logarithm of the sum of the weights of two functions.
 SUM_SD = 0.1
 # Noise of the pseudo-targets where the regression of them begins, as a share of their variance.
 NOISE = 0.3
 
 
 class Settled(NamedTuple):
-    """The mode of f at ``values``; its problem knows it, and so has its pseudo-targets for observations."""
+    """The mode of f at ``values``. The problem of ``objective`` knows it and observes its pseudo-targets."""
 
     values: Values
     objective: LaplaceObjective
@@ -76,7 +77,7 @@ class Settled(NamedTuple):
         """On the rows of ``builder``, its layout made for these values; Newton's method begins at ``near``,
         by default at the mode found last.
         """
-        own: Any = replace(problem, known=Known(problem.known.f if near is None else near))
+        own: Any = replace(problem, known=KnownMode(problem.known.f if near is None else near))
         space = ParameterSpace.of(own.kernel, values, own.psi_bounds if "psi" in values else ())
         with builder.backend.scope():
             layout = builder.layout(own.kernel_at(values))
@@ -121,8 +122,10 @@ def _given(builder: Builder, settled: Settled) -> list[tuple[Any, TrainingRows |
 
 
 class LatentEstimate(NamedTuple):
-    """A fit, the builder of its rows, what maps scaled inputs to these, and what was chosen; the
-    ``weight`` of its function in a sum of several, and the others in it.
+    """A fit under a likelihood that is not Gaussian.
+
+    builder : of its rows.    maps : from scaled inputs to these rows.    notes : what was chosen.
+    weight : of its function in a sum of several.    beside : the other fits in that sum.
     """
 
     fitted: Fitted
@@ -229,7 +232,7 @@ class LatentFit:
 
     @cached_property
     def _rows(self) -> np.ndarray:
-        """All rows in an order by chance: the first estimate parameters, the last are held out."""
+        """All rows in random order: the first estimate parameters, the last are held out."""
         return np.random.default_rng(self.builder.seed).permutation(len(self.builder.X))
 
     @property
@@ -244,8 +247,8 @@ class LatentFit:
         """A path and the one that begins where it ended, with trees beside its inputs, as far as each has a
         share in their sum; the larger first.
 
-        Trees that decide have seen the sample, as the other path has; then others are grown on all rows. They
-        are not tried where f is not one number, or offsets differ.
+        Trees are judged after growing on the sample, which the other path has seen too; then others are grown
+        on all rows. They are not tried where f is not one number, or offsets differ.
         """
         response, X = self.problem.response, path.tables[path.form.inputs]
         if self.problem.functions > 1 or np.ptp(response.offset) > 0:
@@ -267,8 +270,9 @@ class LatentFit:
         """a, b under which held-out rows i = 1..h are likeliest given f = a f_1 + b f_2, the functions of
         both; parameters of the likelihood are those of the better.
 
-        Their sum t is left open: the average of two functions, each of which is sure to the right degree, is
-        not sure enough. Priors keep few rows near that average: log t ~ N(0, SUM_SD^2), a / t ~ Beta(2, 2).
+        Their sum t need not be 1: the average of two functions that are each right about their errors has
+        errors smaller than it says. Priors keep few rows near that average: log t ~ N(0, SUM_SD^2) and
+        a / t ~ Beta(2, 2).
         """
         better = max((one, other), key=lambda path: float(path.held.log_score.mean()))
 

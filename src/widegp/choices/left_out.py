@@ -4,8 +4,9 @@
     neighbours   r_i = y_i - mu(x_i | nearest of nine tenths of the rows)
     anchors      r_i = (y_i - mu_i) / (1 - t_i),   t_i = Var f_i / d_i
 
-The first is exact. The feature weights of the others have seen row i among all rows; with anchors alone its
-share t_i in its own prediction is taken out, beside neighbours it is left, of the order r / n.
+The first is exact. In the other two the weights of the features were estimated from all rows, row i among
+them. With anchors alone its share t_i in its own prediction is taken out; beside neighbours it, of the order
+r / n, is left in.
 """
 
 from __future__ import annotations
@@ -18,12 +19,11 @@ from widegp.approximations.dense import DensePosterior
 from widegp.approximations.evaluation import Observed
 from widegp.compute.backend import choose_backend
 from widegp.conditioning import TrainingRows
-from widegp.neighbors import NeighborIndex
 from widegp.neighbors.search import EXACT_ROWS
 from widegp.noise_model import LeftOut
 from widegp.prediction import make_predictor
 
-# Neighbours that a row is predicted from here: the scores of rows differ little from those at the full count.
+# Neighbours that a row is predicted from here; with more, scores would differ little.
 NEIGHBORS = 100
 FOLDS = 10
 # Largest share that a row may have in its own prediction.
@@ -67,7 +67,7 @@ def left_out_rows(posterior: Any, rows: TrainingRows, chosen: np.ndarray) -> Lef
         )  # fmt: skip
         if len(out) * len(kept) <= EXACT_ROWS**2:
             # Searching exactly takes less time than building an index for so few rows.
-            others._index = NeighborIndex(others.points, "exact")
+            others = others.searched_exactly()
         mean, latent[out] = make_predictor(posterior, others).predict(rows.X[chosen[out]])
         residual[out] = rows.y[chosen[out]] - mean
     return LeftOut(residual, latent, posterior.noise * spread)

@@ -15,7 +15,7 @@ from widegp.choices.metric import learned_map
 from widegp.choices.screening import importance_moment
 from widegp.choices.trials import Bench, Trial
 
-# Share of noise in the target from which on a fit has found next to nothing, and is no place to start from.
+# If noise is more than this share of the target, the fit found nothing: do not start from it.
 NOTHING_FOUND = 0.5
 
 

@@ -21,22 +21,34 @@ from widegp.cost import START_ROWS
 from widegp.inference.parameters import Values
 from widegp.tails import judged_tails
 
-# Standard errors by which a change must be better, and the most it may add to the root mean square error: a
-# hundredth, or a share of what it gains in log score; 0.01 of the error is worth 0.01 in log score. No gain
-# pays for more than the last number: where targets repeat, a warp that gathers density there gains nats by
-# the number and predicts no better.
-CERTAIN, LARGEST_LOSS, LOSS_PER_GAIN, MOST_LOSS = 2.0, 0.01, 0.15, 0.05
-# Upper quartile of the normal distribution, and how far from 1/2 the coverage of half intervals may be.
-QUARTILE, NEAR_HALF = 0.6744897501960817, 0.06
+# Standard errors by which a change must be better.
+CERTAIN = 2.0
+# The share that any change may add to the root mean square error.
+LARGEST_LOSS = 0.01
+# A change that gains more may add so much of its gain in log score.
+LOSS_PER_GAIN = 0.15
+# No gain pays for more than this share: where targets repeat, a warp that gathers density there gains many
+# nats and predicts no better.
+MOST_LOSS = 0.05
+# Upper quartile of the normal distribution.
+QUARTILE = 0.6744897501960817
+# How far from 1/2 the coverage of intervals of level 1/2 may be.
+NEAR_HALF = 0.06
+# Powers of a learned metric that are tried.
 POWERS = (0.25, 0.5)
 # Rounds of a learned metric after the first.
 ROUNDS = 3
+# Strengths of varying noise that are tried.
 STRENGTHS = (0.5, 1.0)
-# Rows fitted and rows held out. Tables below the third number are cut into folds, each held out once and
-# predicted from at most the last number of rows, since there the plain fit takes seconds.
-FIT_ROWS, HELD_ROWS, IN_FOLDS, FOLD_FIT_ROWS = 1000, 2500, 3000, 600
-# Rows that judge fits of the whole table. Of more rows than the second number so many decide.
-JUDGED_ROWS, DECIDING = 2000, (12_000, 8_000)
+# Rows fitted and rows held out of a large table.
+FIT_ROWS, HELD_ROWS = 1000, 2500
+# Tables of fewer rows are cut into folds, each held out once and predicted from at most FOLD_FIT_ROWS others,
+# since there the plain fit takes seconds.
+IN_FOLDS, FOLD_FIT_ROWS = 3000, 600
+# Rows that judge fits of the whole table.
+JUDGED_ROWS = 2000
+# Of a table with more rows than the first number the second number of rows decide.
+DECIDING = (12_000, 8_000)
 
 
 class Asked(NamedTuple):
@@ -60,7 +72,7 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ChangeVerdict:
     """How a change did: the loss per row, its standard error, and the RMSE as a share, after minus before."""
 
     words: str
@@ -113,7 +125,7 @@ class Candidate:
         """Whether that share is near 1/2, or as near as that of ``other``."""
         return abs(self.half - 0.5) <= max(NEAR_HALF, abs(other.half - 0.5))
 
-    def against(self, other: Candidate, words: str) -> Verdict:
+    def against(self, other: Candidate, words: str) -> ChangeVerdict:
         """This one beside a simpler one, on the same held-out rows."""
         difference = self.loss - other.loss
         error = float(np.std(difference) / np.sqrt(max(1, difference.size - 1)))
@@ -122,7 +134,7 @@ class Candidate:
         mean = float(np.mean(difference))
         allowed = np.clip(-LOSS_PER_GAIN * mean, LARGEST_LOSS, MOST_LOSS)
         kept = bool(mean < -CERTAIN * error and rmse <= allowed)
-        return Verdict(words, mean, error, rmse, kept)
+        return ChangeVerdict(words, mean, error, rmse, kept)
 
 
 @dataclass
@@ -135,7 +147,7 @@ class Search:
 
     benches: tuple[Bench, ...]
     tailed: bool = False
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[ChangeVerdict] = field(default_factory=list)
     by_metric: tuple[Candidate, ...] = ()
     metric_gain: float = 0.0
 
@@ -213,8 +225,8 @@ def _metric(search: Search, base: Candidate, asked: str, briefly: bool = False) 
     if learned:
         paths.append(min(learned, key=_mean_loss))
     if asked != "ard" and not briefly:
-        # Rounds, not first steps, are compared: the first round of gradients is often behind what its second
-        # makes of it.
+        # Each path is taken to its last round before paths are compared: a second round of gradients is often
+        # far ahead of the first.
         paths = [_rounds(search, path) for path in paths if _mean_loss(path) < _mean_loss(base)]
     if asked == "auto":
         return search.better(base, paths)
@@ -263,7 +275,7 @@ def folds(n_rows: int) -> tuple[int, int]:
 
 
 def deciding_rows(n_rows: int, seed: int) -> np.ndarray:
-    """Rows by whose fits it is decided what is fitted to all, sorted; all of them where they are not many."""
+    """The rows, sorted, whose fits decide what is fitted to all rows; all of them where they are not many."""
     most, size = DECIDING
     rows = np.random.default_rng(seed).permutation(n_rows)
     return np.sort(rows if n_rows <= most else rows[:size])

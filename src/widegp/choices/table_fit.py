@@ -32,15 +32,23 @@ from widegp.noise_model import NoiseModel
 from widegp.tails import Tails, judged_tails
 from widegp.warps import make_warp
 
-# Least share of a rival beside the first kernel, both with one variance for all inputs, from which on it is
-# fitted to all rows: even one that is worth nothing gets 1 / (rows held out + 2).
+# A rival kernel is fitted to all rows if its share beside the first is at least this, both with one variance
+# for all inputs. Even a worthless one gets 1 / (rows held out + 2).
 LEAST_SHARE = 0.05
 
 
 class Estimate(NamedTuple):
-    """A fit, the builder of its rows, what maps scaled inputs to these, the noise, its tails, what was
-    chosen, its ``share`` in an average, and other fits to average predictions with: by their shares or, of
-    the same rows (``alike``), over the posterior of each, by evidence or the ``loss`` (h,) of held-out rows.
+    """A fit of a table, maybe with others to average predictions with.
+
+    Fields
+    ------
+    builder : of the rows of the fit.    maps : from scaled inputs to these rows.
+    noise, tails : of noise that varies, and of errors that are not normal; None where there is none.
+    notes : what was chosen.
+    share : in the average with ``beside``, the other fits.
+    alike : whether they are fits of the same rows, which are averaged over the posterior of each, with shares
+        by evidence or by losses.
+    loss : minus the log densities (h,) of held-out rows, for such shares.
     """
 
     fitted: Fitted
@@ -57,6 +65,12 @@ class Estimate(NamedTuple):
     @property
     def kernel_name(self) -> str:
         return self.fitted.objective.problem.kernel.word
+
+    @property
+    def words(self) -> str:
+        """Kernel and metric, for a reader."""
+        each = np.ndim(self.fitted.values["sigma_u2"]) > 0
+        return f"{self.kernel_name} with one variance for {'each input' if each else 'all inputs'}"
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,11 @@ from widegp.noise_model import LeftOut, NoiseModel, fit_noise
 from widegp.prediction import make_predictor
 from widegp.warps import make_warp
 
-# Iterations, enough to tell models apart: from the optimum of a like model whose curvature is known, where it
-# is not known, with one sigma_u2 per input, and with these from their optimum on other rows.
-WARM, COLD, BY_INPUT, BY_INPUT_AGAIN = 8, 15, 30, 12
+# Iterations that tell models apart, from the optimum of a similar model: where its curvature is known, and
+# where it is not.
+WARM, COLD = 8, 15
+# The same with one sigma_u2 per input: the first time, and from their optimum on other rows.
+BY_INPUT, BY_INPUT_AGAIN = 30, 12
 # Up to so many rows, those of a fold of a small table, variances by input have starts of their own.
 FEW_ROWS = 600
 

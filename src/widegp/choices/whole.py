@@ -15,7 +15,7 @@ from widegp.choices.gradients import mean_gradients
 from widegp.choices.judged import LEAST_SHARE, Judged, averaged, best_shares, together
 from widegp.choices.left_out import NEIGHBORS, left_out
 from widegp.choices.metric import gradient_moment, learned_map
-from widegp.choices.search import CERTAIN, POWERS, STRENGTHS, Verdict, deciding_rows
+from widegp.choices.search import CERTAIN, POWERS, STRENGTHS, ChangeVerdict, deciding_rows
 from widegp.choices.trials import Form, Trial
 from widegp.conditioning import TrainingRows
 from widegp.inference.fit import Fitted
@@ -31,16 +31,17 @@ GRADIENT_ROWS, LEFT_OUT_ROWS = 4000, 2000
 # A table so many times as large as the part that chose is worth learning from again.
 WORTHWHILE = 1.5
 
-# Iterations of a fit that is only one of several; the one that is kept goes on until it has converged, unless
-# left-out rows lose more nats by that than such a number.
-TRIED, MOST_LOST = 12, 0.01
-# A metric that gained fewer nats on a part of the rows is tried against none on all of them.
+# Iterations of fits that are compared; the one that is kept then goes on until it has converged.
+TRIED = 12
+# It goes back to where it was compared if left-out rows have lost more nats a row by going on.
+MOST_LOST = 0.01
+# A metric that gained fewer nats a row than this on a part of the rows is compared with none on all of them.
 LITTLE = 0.1
-# Iterations with one variance per input, where folds of the rows took none.
+# Iterations with one variance per input on all rows, where their folds did not choose it.
 BY_INPUT = 60
-# Optimism below this changes no tails.
+# Tails are widened if `Chosen.optimism` is at least this.
 WIDER = 1.01
-# Trees that have not seen so small a share of the rows are not grown again.
+# If the judging rows are a smaller share of all, trees are not grown again with them.
 FEW_UNSEEN = 0.05
 STOPPED = "Further iterations would predict left-out rows worse; the fit is left where it was."
 
@@ -198,8 +199,8 @@ class Whole:
         return form if noise is form.noise else replace(form, noise=noise)
 
     def _noise(self, made: Judged) -> NoiseModel | None:
-        """The noise that some left-out rows tell; where a part of the rows told of none, only if the
-        residuals of those judged by are likelier under it for certain.
+        """The noise learned from some left-out rows. If a part of the table had none, it is taken only where
+        the residuals of the judging rows are likelier under it for certain.
         """
         stage, form, (some, others) = made.stage, made.stage.form, self.rows
         left_out = stage.left_out(some)
@@ -219,12 +220,12 @@ class Whole:
 def fit_whole(rivals: Sequence[Whole]) -> list[Judged]:
     """What was chosen, fitted to all rows; metric, then noise, learned again from them.
 
-    ``rivals`` differ in their inputs. First the fit that predicts left-out rows best, with notes on all that
-    was tried; then, where the average with them is better still, others. `shares` are those of all.
+    ``rivals`` differ in their inputs. The first fit returned is the one that predicts left-out rows best,
+    with notes on all that was tried; others follow where their average with it, by `shares`, is better still.
     """
     made = [_of_all_rows(one) for one in _decided([rival.part() for rival in rivals])]
     best, *others = together(made) if len(made) > 1 else [_by_more_rows(made[0])]
-    noted = best if best.tails is None or others else best.noted(best.tails.words)
+    noted = best if best.tails is None or others else best.with_note(best.tails.words)
     return [_with_strays(_grown_on_all(one)) for one in (noted, *others)]
 
 
@@ -244,9 +245,8 @@ def _of_all_rows(judged: Judged) -> Judged:
     if whole is None:
         return judged
     if whole.chosen.growth is not None:
-        whole = whole.with_trees(whole.chosen.growth.but_judged)
-    # Where going on did harm, parameters stay and all rows are conditioned on; what was judged before its end
-    # may not go much further either.
+        whole = whole.with_trees(whole.chosen.growth.without_judged_rows)
+    # A fit that got worse by going on keeps its parameters; one judged early gets TRIED more iterations.
     limit = {Reason.JUDGED: 0, Reason.MAX_ITER: TRIED}.get(stage.fitted.optimum.reason)
     stage = whole.fitted(stage.form, Begin.at(stage, limit))
     stage = stage.ended_by(Reason.JUDGED) if limit == 0 else stage
@@ -268,9 +268,10 @@ def _grown_on_all(judged: Judged) -> Judged:
 
 
 def _by_more_rows(judged: Judged) -> Judged:
-    """A fit without trees, which all rows may judge, where these are few: its tails then have more.
+    """A fit without trees judged by more rows, where few have judged it: any row may, and tails need many.
 
-    Errors of rows that its parameters have not seen are wider (`Chosen.optimism`), and so its tails.
+    Its parameters have seen these rows, so that errors of new ones are wider (`Chosen.optimism`): its tails
+    are widened by as much.
     """
     whole = judged.stage.whole
     if whole.chosen.trees is not None or len(whole.judged) >= LEFT_OUT_ROWS:
@@ -284,7 +285,7 @@ def _by_more_rows(judged: Judged) -> Judged:
 def _decided(rivals: Sequence[Whole]) -> list[Judged]:
     """The same for the rows of ``rivals`` alone."""
     made: list[Judged] = []
-    verdicts: list[Verdict] = []
+    verdicts: list[ChangeVerdict] = []
 
     def tried(whole: Whole, form: Form, begin: Begin, words: str, bold: bool = False) -> None:
         stage = whole.fitted(form, begin)
@@ -322,8 +323,8 @@ def _decided(rivals: Sequence[Whole]) -> list[Judged]:
 
 
 def _worth_noise(made: list[Judged]) -> list[Judged]:
-    """The fits whose noise all rows may tell: the best, and the best of the other kind of inputs where its
-    noise is constant so far and it has a share in their average.
+    """The fits whose noise is learned again from all rows: the best; and the best of the other kind, with
+    trees or without, if its noise is constant so far and it is worth a share in their average.
     """
     best = _best(made)
     unlike = [one for one in made if one.trees_beside != best.trees_beside]
@@ -346,7 +347,7 @@ def _ended(best: Judged) -> Judged:
     ended = Judged.of(stage, best.words, whole.judged, whole.varying)
     if ended.score > best.score - MOST_LOST:
         return ended
-    return replace(best, stage=best.stage.ended_by(Reason.JUDGED)).noted(STOPPED)
+    return replace(best, stage=best.stage.ended_by(Reason.JUDGED)).with_note(STOPPED)
 
 
 def _best(made: list[Judged]) -> Judged:

@@ -14,7 +14,7 @@ from widegp.warps import make_warp
 
 # Fewer rows grow trees that say little.
 LEAST_ROWS = 300
-# Trees whose error is so many times that of a process given 1,000 rows have nothing to tell it.
+# Trees with so many times the error of a process fitted to a part of the rows cannot help it.
 HOPELESS = 2.0
 
 
@@ -23,9 +23,8 @@ def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
 
     Small trees and large ones predict the target itself, whose mean squares they are good at, and further
     large ones the warped target, where a warp was chosen; beside g, noise that varies may do as much as a
-    warp. That they help is not decided
-    here: g has been told of more rows than the trials see. Fits of the whole table decide, by rows that have
-    not grown these trees.
+    warp. Whether they help is not decided here, since g was grown on more rows than the trials see. Fits of
+    the whole table decide, by rows that have not grown these trees.
     """
     ((_, scaled),) = bench.tables.items()
     if len(scaled) < LEAST_ROWS:
@@ -45,7 +44,7 @@ def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
         return None
     bench = replace(bench, tables={form.inputs: rows})
     start = {name: value for name, value in chosen.trial.values.items() if name != "psi"}
-    # Rounds of gradients would leave g alone: beside so few rows as trials have, it says most of all.
+    # Metrics of gradients are not tried: with few rows they keep the trees' columns alone.
     again = asked._replace(inputs=form.inputs, briefly=True)
     linear = beside_trees(form.linear, X, trees.columns)
     found = choose_on(bench, start, again, Form(form.inputs, linear=linear))

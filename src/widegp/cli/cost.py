@@ -99,10 +99,10 @@ def _told(asked: Asked, fitted: tuple[int, int], scored: tuple[int, int]) -> dic
     from widegp.cost import Size
     from widegp.inference.choose import choose_dials
     from widegp.inference.plan import fit_plan
-    from widegp.kernels import named
+    from widegp.kernels.registry import USUAL, named
 
     (n, n_inputs), ard, budget = fitted, asked.ard, asked.budget
-    kernel = named("mixed").at_start(n_inputs)
+    kernel = named(USUAL).at_start(n_inputs)
     backend = choose_backend(kernel, asked.backend)
     rates = _rates(min(n, TIMED_ROWS), n_inputs, kernel, backend)
     wanted = Dials(asked.approximation, asked.rank, asked.neighbors, "kmeans", "random", None)

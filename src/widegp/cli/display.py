@@ -112,10 +112,10 @@ def _mean(value: Any) -> float:
 
 def bar(screen: Console) -> AbstractContextManager[Listener | None]:
     """A bar for each stage on a terminal, nothing elsewhere: a listener of equal steps."""
-    return _ShownBar(screen) if screen.is_terminal else nullcontext()
+    return _BarOfSteps(screen) if screen.is_terminal else nullcontext()
 
 
-class _ShownBar:
+class _BarOfSteps:
     def __init__(self, screen: Console) -> None:
         from rich import progress
 

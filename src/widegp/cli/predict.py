@@ -175,7 +175,7 @@ def _bar(source: TableSource) -> Any:
     screen = console(stderr=True)
     if not screen.is_terminal:
         return nullcontext(lambda rows: None)
-    return _ShownBar(screen, source.rows_about())
+    return _BarOfRows(screen, source.rows_about())
 
 
 class Pace:
@@ -200,7 +200,7 @@ class Pace:
         return max(0, self.total - self.rows) * median((self._each[1:] or self._each)[-PACE_BATCHES:])
 
 
-class _ShownBar:
+class _BarOfRows:
     def __init__(self, screen: Any, total: int | None) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

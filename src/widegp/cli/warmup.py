@@ -33,11 +33,11 @@ def warmup(as_json: options.Json = False) -> None:
     from widegp.measure import Setting, evaluation, table
     from widegp.trees import TreesInput
 
-    # A variance for every input needs whatever one for all of them does, and one loop more.
+    # Variances by input run every loop of one variance, and one more.
     kernel = Mixed(sigma_u2=np.full(INPUTS, 1 / INPUTS))
     X, y = table(ROWS, INPUTS)
     evaluation(X, y, kernel, 0.1, Setting("full-scale", RANK, NEIGHBORS))()
-    # Many rows and few of them are asked of trees by different loops.
+    # One row and many rows use different loops.
     TreesInput.fit(QuantileScaler.fit(X).transform(X), y, 0).transform(X[:1])
     seconds = time.perf_counter() - began
     typer.echo(json.dumps({"seconds": seconds}) if as_json else f" {seconds:.0f} s.")

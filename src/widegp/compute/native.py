@@ -14,7 +14,7 @@ from threadpoolctl import ThreadpoolController
 
 from widegp.compute import native_arc
 from widegp.compute.backend import BLOCK_BYTES, Block, Conditional, Cotangent, RowBars, RowCotangents
-from widegp.compute.native_conditional import RowWork, add_to_rows
+from widegp.compute.native_conditional import RowWork
 from widegp.compute.panels import LowerPanels
 from widegp.compute.parallel import in_parallel, runs
 from widegp.compute.pool import Pool
@@ -209,7 +209,7 @@ class NativeBackend:
             bars = cotangents.to_rows(made.conditional(), block.weight[rows])
             s = work.pullback(rows, made, bars, features_bar, sums, inputs)
             if row_bars is not None:
-                add_to_rows(row_bars, block.neighbors[rows], rows, made.a, s, bars, work.noise)
+                work.add_to(row_bars, rows, made.a, s, bars)
         by_log_u = inputs if work.by_input else sums[5:6]
         kernel_bar = np.concatenate([sums[:5], sums[6:7], by_log_u / np.ravel(work.arc.sigma_u2)])
         return features_bar, float(sums[7]), kernel_bar, row_bars
@@ -223,7 +223,7 @@ class NativeBackend:
             made = work.condition(rows)
             bars = cotangents.to_rows(made.conditional(), block.weight[rows])
             s, _ = work.second_solves(rows, made, bars)
-            add_to_rows(row_bars, block.neighbors[rows], rows, made.a, s, bars, work.noise)
+            work.add_to(row_bars, rows, made.a, s, bars)
         return row_bars
 
     def kernel_gradient(self, kernel: Closed, cotangent: np.ndarray) -> dict[str, np.ndarray]:

@@ -127,19 +127,17 @@ class RowWork:
         in_parallel(spread, v.shape[1], FEW)
         return s
 
-
-def add_to_rows(
-    total: RowBars, neighbors: np.ndarray, rows: slice, a: np.ndarray, s: np.ndarray,
-    bars: tuple[np.ndarray, ...], noise: np.ndarray,
-) -> None:  # fmt: skip
-    """y_bar_i += by_y_i,  y_bar_N -= a by_y_i;  noise_bar is the diagonal of dF/dR_MM, times the noise."""
-    _, by_y, by_d = bars
-    total.y[rows] += by_y
-    total.spread[rows] += by_d * noise[rows]
-    present = neighbors >= 0
-    near = neighbors[present]
-    np.subtract.at(total.y, near, (a * by_y[:, None])[present])
-    np.add.at(total.spread, near, (by_d[:, None] * a**2 - s * a)[present] * noise[near])
+    def add_to(
+        self, total: RowBars, rows: slice, a: np.ndarray, s: np.ndarray, bars: tuple[np.ndarray, ...]
+    ) -> None:
+        """y_bar_i += by_y_i,  y_bar_N -= a by_y_i;  noise_bar is the diagonal of dF/dR_MM times the noise."""
+        (_, by_y, by_d), neighbors = bars, self.block.neighbors[rows]
+        total.y[rows] += by_y
+        total.spread[rows] += by_d * self.noise[rows]
+        present = neighbors >= 0
+        near = neighbors[present]
+        np.subtract.at(total.y, near, (a * by_y[:, None])[present])
+        np.add.at(total.spread, near, (by_d[:, None] * a**2 - s * a)[present] * self.noise[near])
 
 
 def _scaled(arc: ArcForm, X: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ class Pool:
 
     def _buffer(self, size: int) -> np.ndarray:
         """A free buffer of at most twice the size; where there is none, free ones make way for a new one."""
-        free = _unheld(self._buffers)
+        free = unreferenced(self._buffers)
         for k, buffer in enumerate(self._buffers):
             if free[k] and size <= buffer.size <= 2 * size:
                 return buffer
@@ -42,8 +42,8 @@ class Pool:
         return self._buffers[-1]
 
 
-def _unheld(buffers: list[np.ndarray]) -> list[bool]:
-    """Which of them nobody but the list holds.
+def unreferenced(buffers: list[np.ndarray]) -> list[bool]:
+    """Which buffers have no other reference.
 
     How many references the call itself makes differs between versions of Python: an array that surely is
     in one list alone says how many.

@@ -54,7 +54,7 @@ class Survey(NamedTuple):
     target_notes: tuple[Notice, ...] = ()
 
 
-class TrainingRows(NamedTuple):
+class RowsToLearn(NamedTuple):
     """Which of the n rows to learn from (booleans), their targets less the mean of these, and their folds."""
 
     chosen: np.ndarray
@@ -96,7 +96,7 @@ class TableEncoding:
         """Learn kinds, levels, ranges and medians from all rows of anything that `open_table` takes."""
         source, problems = open_table(table, reading), Problems()
         found = survey(source, target, drop, reading, problems)
-        rows = None if found.y is None else TrainingRows.of(~np.isnan(found.y), found.y)
+        rows = None if found.y is None else RowsToLearn.of(~np.isnan(found.y), found.y)
         encoding, _ = learn(source, found, target, missing, problems, rows)
         problems.raise_all()
         return encoding
@@ -246,7 +246,7 @@ def survey(
 
 def learn(
     source: TableSource, found: Survey, target: str | None, missing: str, problems: Problems,
-    rows: TrainingRows | None = None,
+    rows: RowsToLearn | None = None,
 ) -> tuple[TableEncoding, dict[str, LeftOutMeans]]:  # fmt: skip
     """The encoding learnt from ``rows`` (by default all, without a target), and the means for training rows.
 
@@ -272,7 +272,7 @@ def learn(
 
 def _statistics(
     source: TableSource, columns: Sequence[Column], no_gaps: bool, problems: Problems,
-    rows: TrainingRows | None,
+    rows: RowsToLearn | None,
 ) -> dict[str, Statistics]:  # fmt: skip
     """By name, what the training rows add up to; a column with a problem in any row is not among them."""
     from widegp.data.statistics import statistics_of

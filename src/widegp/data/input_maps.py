@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from widegp.data.preprocessing import InputScaler, _columns, _finite, _matrix, _mean_sd
+from widegp.data.preprocessing import InputScaler, as_matrix, columns_of, finite, mean_sd
 from widegp.registry import saveable
 
 # Knots of a column, at most: evenly spaced in its normal scores.
@@ -62,10 +62,10 @@ class QuantileScaler:
     @classmethod
     def fit(cls, X: ArrayLike) -> Self:
         """The scores of training rows X (n, I), n >= 1."""
-        X = _matrix(X)
+        X = as_matrix(X)
         if X.shape[0] == 0:
             raise ValueError("X has no rows; pass at least one training row.")
-        curves = [_curve(_finite(x, f"X, column {j}")) for j, x in enumerate(_columns(X))]
+        curves = [_curve(finite(x, f"X, column {j}")) for j, x in enumerate(columns_of(X))]
         starts = np.cumsum([0, *(len(knots) for knots, _ in curves)])
         empty = np.zeros(0)
         knots, scores = (np.concatenate([empty, *(curve[k] for curve in curves)]) for k in (0, 1))
@@ -91,7 +91,7 @@ class QuantileScaler:
         return np.array(found).reshape(-1, 2)
 
     def _through(self, X: ArrayLike, left: np.ndarray, right: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-        X = _matrix(X)
+        X = as_matrix(X)
         if X.shape[1] != len(self.starts) - 1:
             raise ValueError(
                 f"X has {X.shape[1]} columns but the scaler was fitted on {len(self.starts) - 1};"
@@ -169,7 +169,7 @@ def fit_scaler(X: ArrayLike, kind: str | None, weight: np.ndarray | None = None)
 
 def _curve(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Knots and scores of one column x (n,), both strictly increasing."""
-    mean, sd, _ = _mean_sd(x)
+    mean, sd, _ = mean_sd(x)
     if sd == 0:
         return np.array([mean]), np.zeros(1)
     knots, counts = np.unique(x, return_counts=True)

@@ -73,7 +73,7 @@ class InputScaler:
         ``weight`` (n,): how often each row counts.
         """
         kind = _known("none" if kind is None else kind)
-        X = _matrix(X)
+        X = as_matrix(X)
         if X.shape[0] == 0:
             raise ValueError("X has no rows; pass at least one training row.")
         if kind == "none":
@@ -81,8 +81,8 @@ class InputScaler:
         rule = partial(_standard_column, weight=weight) if kind == "standard" else _minmax_column
 
         def of(few: slice) -> list[tuple[float, float]]:
-            columns = enumerate(_columns(X[:, few]), few.start)
-            return [rule(_finite(x, f"X, column {j}")) for j, x in columns]
+            columns = enumerate(columns_of(X[:, few]), few.start)
+            return [rule(finite(x, f"X, column {j}")) for j, x in columns]
 
         parts = [slice(start, start + TOGETHER) for start in range(0, X.shape[1], TOGETHER)]
         if X.size < MANY_ENTRIES:
@@ -134,7 +134,7 @@ class InputScaler:
         return cls(np.asarray(state["shift"], float), np.asarray(state["scale"], float), str(state["kind"]))
 
     def _checked(self, X: ArrayLike) -> np.ndarray:
-        X = _matrix(X)
+        X = as_matrix(X)
         if X.shape[1] != self.shift.size:
             raise ValueError(
                 f"X has {X.shape[1]} columns but the scaler was fitted on {self.shift.size};"
@@ -161,7 +161,7 @@ class TargetScaler:
         y = np.asarray(y, float)
         if y.ndim != 1 or y.size == 0:
             raise ValueError(f"y has shape {y.shape}; pass one number per row, shape (n,), n >= 1.")
-        mean, sd, _ = _mean_sd(_finite(y, "y"), weight)
+        mean, sd, _ = mean_sd(finite(y, "y"), weight)
         return cls(mean, sd if sd > 0 else 1.0)
 
     def transform(self, y: ArrayLike) -> np.ndarray:
@@ -186,7 +186,7 @@ class TargetScaler:
         return cls(float(state["mean"]), float(state["sd"]))
 
 
-def _columns(X: np.ndarray) -> Iterator[np.ndarray]:
+def columns_of(X: np.ndarray) -> Iterator[np.ndarray]:
     """The columns of X, each contiguous; copied a few at a time, as many as lie in one line of the cache."""
     for start in range(0, X.shape[1], TOGETHER):
         yield from np.ascontiguousarray(X[:, start : start + TOGETHER].T)
@@ -200,12 +200,12 @@ def _known(kind: str) -> str:
 
 def _standard_column(x: np.ndarray, weight: np.ndarray | None = None) -> tuple[float, float]:
     """(mean, sd) of x (n,), or of its central part (see `InputScaler`), made safe for division."""
-    mean, sd, noise = _mean_sd(x, weight)
+    mean, sd, noise = mean_sd(x, weight)
     # The outer rows hold nearly all the variance only if some lie further out than sqrt(1 / 2%) = 7 sd.
     if len(x) >= LEAST_ROWS and np.abs(x).max() < HUGE and np.abs(x - mean).max() > 7 * sd > 0:
         low, high = np.quantile(x, CENTRAL)
         inside = (x >= low) & (x <= high)
-        central, central_sd, _ = _mean_sd(x[inside], None if weight is None else weight[inside])
+        central, central_sd, _ = mean_sd(x[inside], None if weight is None else weight[inside])
         if 0 < LEVERAGE * central_sd < sd:
             return central, central_sd
     return mean, sd if sd > 0 else _scale_of_constant(x, noise)
@@ -216,7 +216,7 @@ def _minmax_column(x: np.ndarray) -> tuple[float, float]:
     low, high = float(x.min()), float(x.max())
     # Halving subnormal numbers drops their last bit; summing numbers near 1e308 overflows.
     middle = low / 2 + high / 2 if max(-low, high) > 1 else (low + high) / 2
-    _, sd, noise = _mean_sd(x)
+    _, sd, noise = mean_sd(x)
     if sd > 0:
         return middle, min(high - low, LARGEST)
     return middle, _scale_of_constant(x, noise)
@@ -227,7 +227,7 @@ def _scale_of_constant(x: np.ndarray, noise: bool) -> float:
     return max(1.0, float(np.abs(x).max())) if noise else 1.0
 
 
-def _mean_sd(x: np.ndarray, weight: np.ndarray | None = None) -> tuple[float, float, bool]:
+def mean_sd(x: np.ndarray, weight: np.ndarray | None = None) -> tuple[float, float, bool]:
     """(mean, sd, noise) of x (n,), each entry counted ``weight`` (n,) times.
 
     sd = 0 when x is constant up to rounding, ``noise`` if not exactly.
@@ -257,14 +257,16 @@ def _subtract_divide(x: np.ndarray, shift: np.ndarray, scale: np.ndarray) -> np.
     return (x * factor - shift * factor) / (scale * factor)
 
 
-def _matrix(X: ArrayLike) -> np.ndarray:
+def as_matrix(X: ArrayLike) -> np.ndarray:
+    """X as a table of numbers (n, I); an array of another shape is refused."""
     X = np.asarray(X, float)
     if X.ndim != 2:
         raise ValueError(f"X has shape {X.shape}; pass a table of shape (n, I), e.g. X.reshape(-1, 1).")
     return X
 
 
-def _finite(x: np.ndarray, what: str) -> np.ndarray:
+def finite(x: np.ndarray, what: str) -> np.ndarray:
+    """x (n,) as it is; refused, by the name ``what``, where a value is missing or infinite."""
     bad = np.flatnonzero(~np.isfinite(x))
     if bad.size:
         raise ValueError(f"{what} is {x[bad[0]]} in row {bad[0]}; drop or impute such values before fitting.")

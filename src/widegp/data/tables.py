@@ -59,6 +59,7 @@ class TableSource:
     files : the files that hold the bytes.
     schema : its columns and their types, text for all of a CSV; names are unique and not empty.
     n_rows : None for CSV, Arrow streams and Dask, whose rows must be read to be counted.
+    scan : some columns, in batches of about so many rows.
     is_text : whether every cell is text whose meaning is still open.
     """
 
@@ -66,7 +67,7 @@ class TableSource:
     files: tuple[Path, ...]
     schema: pa.Schema
     n_rows: int | None
-    _scan: Scan = field(repr=False, compare=False)
+    scan: Scan = field(repr=False, compare=False)
     is_text: bool = False
 
     def __post_init__(self) -> None:
@@ -101,7 +102,7 @@ class TableSource:
         def numbered() -> Iterator[pa.RecordBatch]:
             first = 0
             with in_file(self):
-                for batch in _of_size(self._scan(columns, rows), rows):
+                for batch in _of_size(self.scan(columns, rows), rows):
                     yield batch.replace_schema_metadata({FIRST_ROW: str(first).encode()})
                     first += batch.num_rows
                 if first == 0:

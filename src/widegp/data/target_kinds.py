@@ -111,7 +111,7 @@ def coded(source: TableSource, target: str, classes: Sequence[str]) -> TableSour
 
     def scan(columns: list[str], rows: int) -> Iterable[pa.RecordBatch]:
         first = 0
-        for batch in source._scan(columns, rows):
+        for batch in source.scan(columns, rows):
             part = batch
             if target in columns:
                 own = codes.slice(first, batch.num_rows)
@@ -119,7 +119,7 @@ def coded(source: TableSource, target: str, classes: Sequence[str]) -> TableSour
             first += batch.num_rows
             yield part
 
-    return replace(source, schema=schema, _scan=scan)
+    return replace(source, schema=schema, scan=scan)
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -129,7 +129,8 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _are_counts(column: pa.ChunkedArray) -> bool:
-    """Whole numbers from 0 on, with 0 among them or a variance above the mean: what else has neither."""
+    """Whole numbers >= 0 that include 0, or that include 1 and have a variance above their mean. Others are
+    not taken for counts."""
     import numpy as np
 
     values = np.asarray(column.to_numpy(), float)

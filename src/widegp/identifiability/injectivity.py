@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from widegp.identifiability.coordinates import coordinates
-from widegp.kernels.base import Kernel
+from widegp.identifiability.coordinates import LOG, LOGIT, MAPS, Coordinates, coordinates
 from widegp.kernels.closed import Mixed
 
 # zeta: logs of variances between e^-2 and e^2, logits of alpha and w between 0.05 and 0.95.
-VARIANCE_REACH, FRACTION_REACH = 2.0, 2.944439
+REACH = {LOG: 2.0, LOGIT: 2.944439}
 SEARCHES = 4
 # Pairs of the search stay this far apart, so that it cannot end in the local limit.
 LEAST_DISTANCE = 0.5
@@ -47,6 +46,7 @@ class InjectivityReport:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings."""
         return {
+            "injective": self.injective,
             "n_pairs": len(self.distance),
             "smallest_ratio": self.smallest_ratio,
             "hardest_ratio": self.hardest_ratio,
@@ -70,8 +70,9 @@ def injectivity_check(n_pairs: int = 1000, seed: int = 0, n_inputs: int = 3) -> 
         raise ValueError(f"n_pairs must be at least 2; got {n_pairs}.")
     rng = np.random.default_rng(seed)
     X = probing_inputs(n_inputs, rng)
-    kernel_of, names = _vectorised(Mixed(), X)
-    reach = np.array([FRACTION_REACH if n in ("alpha", "w") else VARIANCE_REACH for n in names])
+    at = coordinates(Mixed(), 1.0)
+    kernel_of, names = _vectorised(at, X), at.names[:-1]
+    reach = np.array([REACH[scale] for scale in at.scales[:-1]])
     first = rng.uniform(-reach, reach, (n_pairs, len(reach)))
     second = rng.uniform(-reach, reach, first.shape)
     near = np.arange(n_pairs) % 2 == 1
@@ -84,8 +85,8 @@ def injectivity_check(n_pairs: int = 1000, seed: int = 0, n_inputs: int = 3) -> 
     slopes = [_smallest_slope(kernel_of, z) for z in first[: min(n_pairs, 200)]]
     return InjectivityReport(
         names, distance, gap, float(gap[best] / distance[best]),
-        np.array([_theta(first[best], names), _theta(second[best], names)]),
-        ratio, np.array([_theta(z, names) for z in pair]), float(np.min(slopes)),
+        np.array([_theta(first[best], at), _theta(second[best], at)]),
+        ratio, np.array([_theta(z, at) for z in pair]), float(np.min(slopes)),
     )  # fmt: skip
 
 
@@ -98,17 +99,15 @@ def probing_inputs(n_inputs: int, rng: np.random.Generator, n_rows: int = 40) ->
     return np.concatenate([directions * norms[:, None], axes, 3 * axes, np.zeros((1, n_inputs))])
 
 
-def _vectorised(kernel: Kernel, X: np.ndarray) -> tuple[Callable[[np.ndarray], np.ndarray], tuple[str, ...]]:
+def _vectorised(at: Coordinates, X: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """zeta (N, 6) -> entries of the kernel on and above the diagonal (N, q)."""
     import jax
 
-    at = coordinates(kernel, 1.0)
-    names = at.names[:-1]
     upper = np.triu_indices(len(X))
     compiled = jax.jit(jax.vmap(lambda theta: at.kernel_at(theta)(X)[upper]))
 
     def kernel_of(zeta: np.ndarray) -> np.ndarray:
-        theta = np.array([_theta(z, names) for z in np.atleast_2d(zeta)])
+        theta = np.array([_theta(z, at) for z in np.atleast_2d(zeta)])
         # Fixed batches: one compilation, bounded memory.
         size = 64
         padded = np.concatenate([theta, np.repeat(theta[-1:], -len(theta) % size, axis=0)])
@@ -116,12 +115,12 @@ def _vectorised(kernel: Kernel, X: np.ndarray) -> tuple[Callable[[np.ndarray], n
             parts = [np.asarray(compiled(padded[k : k + size])) for k in range(0, len(padded), size)]
         return np.concatenate(parts)[: len(theta)]
 
-    return kernel_of, names
+    return kernel_of
 
 
-def _theta(zeta: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    fraction = np.array([n in ("alpha", "w") for n in names])
-    return np.where(fraction, 1 / (1 + np.exp(-zeta)), np.exp(zeta))
+def _theta(zeta: np.ndarray, at: Coordinates) -> np.ndarray:
+    """The parameters of the kernel (p,) from zeta (p,), each by the map of its scale."""
+    return np.array([MAPS[scale].forward(z) for scale, z in zip(at.scales[:-1], zeta, strict=True)])
 
 
 def _gap(first: np.ndarray, second: np.ndarray) -> np.ndarray:

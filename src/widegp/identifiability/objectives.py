@@ -65,7 +65,7 @@ def map_objective(
         likelihood = Builder(rows, computation.dials(), backend, computation.seed).build(kernel)
     values = start_values(kernel, noise, np.zeros(0), None)
     space = ParameterSpace.of(kernel, values)
-    chosen = resolve_priors(priors, kernel, rows.shape[1], ard)
+    chosen = resolve_priors(priors, kernel, rows.shape[1], ard, noise)
     problem = Problem(kernel, target, make_warp("none"), chosen)
     return problem.on(likelihood, space), space.pack(values)
 

@@ -20,6 +20,7 @@ from widegp.identifiability.objectives import (
 from widegp.identifiability.profiles import Profile, profile
 from widegp.identifiability.spectrum import Information, WeakDirection
 from widegp.inference.information import ratios
+from widegp.inference.parameters import declared_parameters
 from widegp.inference.priors import resolve_priors
 from widegp.kernels.base import Kernel
 
@@ -141,7 +142,8 @@ def identify_table(
     information = _estimated(fisher_information(kernel, noise, rows, blocks=Blocks(seed=seed)), kernel)
     if information.approximation != "exact":
         notes.append(f"Information of {len(rows)} rows: {information.approximation}.")
-    priors = resolve_priors(model.priors, kernel, rows.shape[1], bool(model.ard))
+    noise_start = model.fitted_.noise_start
+    priors = resolve_priors(model.priors, kernel, rows.shape[1], bool(model.ard), noise_start)
     posterior = information.with_prior(prior_curvature(information.coordinates, priors))
     if SIMPLEX in information.coordinates.scales and "weights" in priors:
         notes.append("The prior of the weights is not counted in the standard errors.")
@@ -160,7 +162,12 @@ def identify_table(
 
 def _estimated(information: Information, kernel: Kernel) -> Information:
     """Without the slopes of a mixture's components, which a fit holds fixed."""
-    held = [n for n in information.names if n.startswith("alpha") and "alpha" not in kernel.free]
+    declared, scales = declared_parameters(kernel), information.coordinates.scales
+    held = [
+        name
+        for name, scale in zip(information.names, scales, strict=True)
+        if scale != SIMPLEX and name.split("[")[0] not in declared
+    ]
     return information.holding(*held) if held else information
 
 

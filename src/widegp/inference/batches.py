@@ -18,7 +18,7 @@ from widegp.inference.plan import ahead_rows
 # Share of the rows, and their least and most, that tell how the loss of a large table curves. A Hessian says
 # how long a step should be, not where the optimum is: for that a batch is enough.
 SHARE, LEAST_ROWS, MOST_ROWS = 1 / 16, 5_000, 20_000
-# Tables of fewer rows than so many times the batch say it themselves.
+# A table with fewer than WORTHWHILE batches of rows is used whole.
 WORTHWHILE = 8
 
 
@@ -46,7 +46,7 @@ def ahead_of(objective: MapObjective, seed: int) -> MapObjective | None:
 class BatchHessian:
     """z -> d^2 L / dz^2 per row (p, p) of the loss of a batch, or None where it fails.
 
-    ``journaled`` makes of an objective what is evaluated.
+    ``journaled`` wraps an objective so that its answers go to the journal.
     """
 
     journaled: Callable[[MapObjective], Objective]

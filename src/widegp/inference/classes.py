@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from widegp.approximations.evaluation import Likelihood, Observed
+from widegp.approximations.evaluation import GaussianLikelihood, Observed
 from widegp.inference.latent import LaplaceObjective, LatentProblem
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.laplace_classes import ClassPseudo, ClassResponse, class_evidence, find_class_mode
@@ -27,7 +27,7 @@ class ClassProblem(LatentProblem):
     def functions(self) -> int:
         return self.response.likelihood.n_classes
 
-    def on(self, likelihood: Likelihood, space: ParameterSpace) -> ClassObjective:
+    def on(self, likelihood: GaussianLikelihood, space: ParameterSpace) -> ClassObjective:
         """The loss under a Gaussian likelihood of the same rows."""
         return ClassObjective(likelihood, self, space)
 

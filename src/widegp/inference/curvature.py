@@ -37,12 +37,12 @@ class Curvature(NamedTuple):
 def described(fitted: Fitted, builder: Builder) -> FitResult:
     """How the fit ended, with standard errors and open directions."""
     found = Curvature({}, ())
-    # A Laplace evidence costs ten times as much, and as many of them as parameters most of a fit.
+    # A Laplace evidence costs ten times as much; one for each parameter would take nearly as long as the fit.
     if isinstance(fitted.objective, MapObjective):
         fitted.run.watch.begin("curvature", fitted.values)
         found = describe(fitted)
     optimum = fitted.optimum
-    # Where the start has found the optimum, one look at it is all that is left, and counts as one.
+    # A start that is the optimum already takes no iteration; its one evaluation counts as one.
     iterations = max(optimum.n_iter, 1 if optimum.reason is Reason.CONVERGED else 0)
     return FitResult(
         reason=optimum.reason, objective=optimum.value, path=optimum.path, n_iter=iterations,

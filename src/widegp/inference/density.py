@@ -118,7 +118,7 @@ class PosteriorDensity:
     def _hessian(self, z: np.ndarray) -> np.ndarray | None:
         """H (p, p) by central differences of the gradient within the bounds; None where one fails.
 
-        The digits that a gradient loses where rows nearly repeat are divided by the step: hence a long one.
+        Where rows nearly repeat a gradient has an error, which is divided by the step: hence a long step.
         """
         low, high = self.bounds.T
         H = np.empty((z.size, z.size))
@@ -133,8 +133,8 @@ class PosteriorDensity:
     def _refined(self, z: np.ndarray, gradient: np.ndarray, hessian: np.ndarray) -> np.ndarray:
         """z after one more Newton step, where that makes the gradient (p,) smaller.
 
-        A search along a line ends where differences of the value are rounding; the gradient has twice the
-        digits.
+        A search along a line ends where values differ by no more than rounding; the gradient tells z to twice
+        as many digits.
         """
         low, high = self.bounds.T
         step = newton_step(raised(hessian), gradient, z, low, high)

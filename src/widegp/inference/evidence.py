@@ -53,8 +53,8 @@ class Evidence:
     def log_evidence(self) -> float:
         """The sampled value where it can be relied on, else the larger of the two.
 
-        A sample that has missed a part of the posterior is too low; above Laplace's value it shows that this
-        one is too low as well.
+        A sample that has missed a part of the posterior gives too low a value. Where even that is above
+        Laplace's, Laplace's is too low as well.
         """
         if self.sampled is None:
             return self.laplace
@@ -62,9 +62,10 @@ class Evidence:
 
 
 def evidence_shares(found: Sequence[Evidence | None]) -> np.ndarray:
-    """p(M | y) of models alike before the data, (k,); a single model needs no evidence.
+    """p(M | y) of models that are equally probable before the data, (k,); a single one needs no evidence.
 
-    Samples are compared with samples: Laplace's value, often too low, would stand back beside one.
+    Sampled values are compared with sampled ones only: Laplace's are often too low. Where one model has no
+    reliable sample, Laplace's are used for all.
     """
     if len(found) == 1:
         return np.ones(1)

@@ -18,7 +18,7 @@ from widegp.inference.journal import Journal, Journaled
 from widegp.inference.objective import MapObjective, Problem
 from widegp.inference.optimizers import (
     GAIN,
-    Known,
+    KnownAnswer,
     Objective,
     Task,
     Timed,
@@ -38,17 +38,20 @@ from widegp.kernels.base import Kernel
 STALE = 0.08
 ROUNDS = 4
 FIRST_ROUND_ITERATIONS = 15
-# The optimum of a part of the table is about p / 2 nats of its own from that of the whole, p parameters: a
-# step there need not promise less than PART_GAIN.
+# The optimum of a part is about p / 2 of its nats from that of the whole: its steps must gain so many nats.
 PART_GAIN = 0.3
 
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """``rate``, ``noise_rate``, ``batch_rows`` and the batches' ``seed`` are Adam's; ``max_iter`` counts
-    iterations or steps; ``seconds`` are those left of a budget. A start that is not explored may still be
-    followed through ``parts`` of the table; ``gain`` is what a step of BFGS must promise, in nats; whether an
-    optimum of few rows is to be ``exact`` to the precision of the loss."""
+    """How an optimiser runs.
+
+    max_iter : iterations or steps.    seconds : left of a budget.    gain : nats that a BFGS step must gain.
+    rate, noise_rate, batch_rows, seed : of Adam and its batches.
+    explore : whether several starts are compared. Parts of the table are then fitted before the whole.
+    parts : whether they are fitted first in any case.
+    exact : whether an optimum of few rows is found to the precision of the loss.
+    """
 
     name: str
     max_iter: int
@@ -83,7 +86,7 @@ class Run:
         return self.deadline is not None and time.perf_counter() > self.deadline
 
     def task(
-        self, objective: MapObjective, max_iter: int, known: Known | None = None,
+        self, objective: MapObjective, max_iter: int, known: KnownAnswer | None = None,
         elsewhere: BatchHessian | None = None,
     ) -> Task:  # fmt: skip
         """What an optimiser is given: the objective, of batches if asked for, until the time is up."""
@@ -101,7 +104,7 @@ class Run:
 
     def optimise(
         self, objective: MapObjective, values: Values, max_iter: int, curvature: np.ndarray | None,
-        known: Known | None = None, elsewhere: BatchHessian | None = None,
+        known: KnownAnswer | None = None, elsewhere: BatchHessian | None = None,
     ) -> Optimum:  # fmt: skip
         task, z = self.task(objective, max_iter, known, elsewhere), objective.space.pack(values)
         if self.settings.name == "lbfgs":
@@ -133,8 +136,8 @@ def fit_map(
     curvature: np.ndarray | None = None,
     metric: str | None = None,
 ) -> Fitted:
-    """Minimise eq. (map_loss_body) from ``start``; of a like fit there may be the ``curvature``, the Hessian
-    per row of the loss there, and the ``metric`` of its anchors.
+    """Minimise eq. (map_loss_body) from ``start``. A similar fit may give the ``curvature``, the Hessian per
+    row of the loss there, and the ``metric`` of its anchors.
 
     Those who watch the run are told of each descent as it begins, with iteration 0, and of each iteration.
     The posterior, which the caller makes next, begins where this ends.
@@ -153,7 +156,7 @@ def fit_map(
         watch.begin("start", start)
         rivals = [found.values for found in optima(run, builder, problem, start, space)]
         if not builder.approximation.neighbors and builder.approximation.coarse:
-            # Few anchors see another function than all rows do: they decide themselves whether it is smooth.
+            # With few anchors the likelihood may prefer another optimum, so the given start is tried too.
             rivals.append(start)
         starts.append(rivals[0])
         seconds["start"] = time.perf_counter() - clock
@@ -170,7 +173,7 @@ def fit_map(
     whole = _Table(run, builder, problem, space)
     fitted = whole.best_of(rivals, curvature, metric)
     while fitted.optimum.reason is Reason.FAILED and starts:
-        # What a part of the rows allows may be ill-conditioned for all of them; earlier starts are less so.
+        # If the fit fails from this start, try the start found on fewer rows.
         watch.again(starts[-1])
         fitted = whole.rounds(starts.pop())
     watch.begin("posterior", fitted.values)
@@ -230,7 +233,7 @@ class _Table:
                     continue
                 tick = time.perf_counter()
             if elsewhere is not None and "batch" in seconds:
-                # BFGS knows the directions of its steps alone; one of the whole table costs ten of a batch.
+                # BFGS has learned the curvature along its steps alone; a batch gives all of it for a tenth.
                 made = elsewhere(space.pack(values))
                 curvature = curvature if made is None else made
             optimum = run.optimise(objective, values, limit, curvature, known, elsewhere)
@@ -287,7 +290,7 @@ def _coarse(
     starts, reserve, curvature = [isotropic(one, space.per_input) for one in rivals], 0.0, None
     small, whole, parts = space.like(starts[0]), _size(builder, space, rivals[0]), coarse_rows(builder)
     if not parts and whole.ard and whole.n_rows > START_ROWS:
-        # One variance for all inputs is a special case: its optimum is where to begin.
+        # Fit one variance for all inputs first and begin there.
         parts = [np.arange(whole.n_rows)]
     sizes = [len(rows) for rows in parts] + [whole.n_rows]
     for rows, after in zip(parts, sizes[1:], strict=True):
@@ -370,7 +373,7 @@ def coarse_rows(builder: Builder) -> list[np.ndarray]:
 
 def _with_better_anchors(
     run: Run, builder: Builder, objective: MapObjective, layout: Layout, values: Values
-) -> tuple[MapObjective, Layout, Known | None]:
+) -> tuple[MapObjective, Layout, KnownAnswer | None]:
     """The anchors, of those spread in either metric, under which the targets are likelier at ``values``, and
     what the objective is there.
     """
@@ -380,8 +383,8 @@ def _with_better_anchors(
     z, changed = objective.space.pack(values), replace(objective, likelihood=builder.likelihood(other))
     there, here = run.journaled(changed)(z), run.journaled(objective)(z)
     if there.value < here.value:
-        return changed, other, Known(z, there)
-    return objective, layout, Known(z, here)
+        return changed, other, KnownAnswer(z, there)
+    return objective, layout, KnownAnswer(z, here)
 
 
 def _refreshes(builder: Builder, space: ParameterSpace, values: Values) -> bool:

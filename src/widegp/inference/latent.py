@@ -10,19 +10,21 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from widegp.approximations.evaluation import Likelihood, Observed
+from widegp.approximations.evaluation import GaussianLikelihood, Observed
 from widegp.inference.objective import Answer, with_values
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.priors import Prior, penalty
 from widegp.kernels.base import Kernel
 from widegp.laplace import Evidence, Mode, Pseudo, Response, Solved, evidence, find_mode
 
-TOLERANCE = 1e-4  # of the mode; the evidence of n rows is then right to better than 1e-8 n
-FEW_ROWS, COARSE = 1000, 1e-3  # beyond so many rows a step less is worth an error of 1e-6 n nats at most
+# Tolerance of the mode: the evidence of n rows is then right to better than 1e-8 n nats.
+TOLERANCE = 1e-4
+# Tolerance above FEW_ROWS rows: it saves a Newton step, and the evidence is right to better than 1e-6 n nats.
+FEW_ROWS, COARSE = 1000, 1e-3
 
 
 @dataclass
-class Known:
+class KnownMode:
     """The mode f (n,) found last at the rows of a problem, or None: Newton's method begins there."""
 
     f: np.ndarray | None = None
@@ -39,7 +41,7 @@ class LatentProblem:
     response: Response
     priors: dict[str, Prior]
     noise: float = 1.0
-    known: Known = field(default_factory=Known, compare=False)
+    known: KnownMode = field(default_factory=KnownMode, compare=False)
 
     @property
     def weight(self) -> np.ndarray:
@@ -55,13 +57,13 @@ class LatentProblem:
         """Of the coordinates of the likelihood's parameters."""
         return self.response.likelihood.z_bounds
 
-    def on(self, likelihood: Likelihood, space: ParameterSpace) -> LaplaceObjective:
+    def on(self, likelihood: GaussianLikelihood, space: ParameterSpace) -> LaplaceObjective:
         """The loss under a Gaussian likelihood of the same rows."""
         return LaplaceObjective(likelihood, self, space)
 
     def restricted(self, rows: np.ndarray) -> LatentProblem:
         """The same problem on a part of the table."""
-        known = Known() if self.known.f is None else Known(self.known.f[rows])
+        known = KnownMode() if self.known.f is None else KnownMode(self.known.f[rows])
         return replace(self, response=self.response.of(rows), known=known)
 
     def kernel_at(self, values: Values) -> Kernel:
@@ -98,7 +100,7 @@ class LatentProblem:
 class RowNoise:
     """A `widegp.laplace.GaussianProblem`: a likelihood of rows with noise variances of their own."""
 
-    likelihood: Likelihood
+    likelihood: GaussianLikelihood
     kernel: Kernel
 
     def __call__(self, z: np.ndarray, noise: np.ndarray, gradient: bool = False) -> Solved:
@@ -119,7 +121,7 @@ class LaplaceObjective:
     ``last`` is the last evaluation: a point that ends one stage and begins the next is evaluated once.
     """
 
-    likelihood: Likelihood
+    likelihood: GaussianLikelihood
     problem: LatentProblem
     space: ParameterSpace
     last: tuple[np.ndarray, Answer] | None = field(default=None, init=False)

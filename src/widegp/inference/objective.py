@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from widegp.approximations.evaluation import Likelihood, Observed
+from widegp.approximations.evaluation import GaussianLikelihood, Observed
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.priors import Prior, penalty
 from widegp.kernels.base import Kernel
@@ -51,7 +51,7 @@ class Problem:
         """Of the warp's parameters."""
         return tuple(self.warp.bounds)
 
-    def on(self, likelihood: Likelihood, space: ParameterSpace) -> MapObjective:
+    def on(self, likelihood: GaussianLikelihood, space: ParameterSpace) -> MapObjective:
         """The loss under a likelihood of the same rows."""
         return MapObjective(likelihood, self, space)
 
@@ -97,7 +97,7 @@ class MapObjective:
     With a warp the likelihood is that of z = g(y; psi) times the Jacobian dz/dy, so warps can be compared.
     """
 
-    likelihood: Likelihood
+    likelihood: GaussianLikelihood
     problem: Problem
     space: ParameterSpace
 

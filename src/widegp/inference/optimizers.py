@@ -24,29 +24,33 @@ Objective = Callable[[np.ndarray], Answer]
 # Relative change of the objective per row, and gradient per row, at which L-BFGS stops.
 FTOL = 1e-8
 GTOL = 1e-5
-# BFGS stops where a Newton step would gain less than this, in nats of the whole table: the estimates are then
-# within a seventh of a posterior standard deviation of the optimum. Where evaluations cost nothing it goes on
-# to the second and is settled: predictions then have ten digits or more that hang on the data alone.
-GAIN, SMALLEST_GAIN = 1e-2, 1e-14
-# Of a large table a step must gain so many nats a row, above MANY_ROWS more as the square of the rows, and at
-# most MOST_PER_ROW: less changes no prediction, and a flat valley would be followed for one evaluation after
-# the other.
-GAIN_PER_ROW, MANY_ROWS, MOST_PER_ROW = 1e-6, 30_000, 1e-4
-# Steps by the gradient alone, at most, where not even that is too little.
+# BFGS stops where a Newton step would gain fewer nats than this: the estimates are then within a seventh of a
+# posterior standard deviation of the optimum.
+GAIN = 1e-2
+# The same for small tables, whose evaluations cost next to nothing: predictions then have ten digits or more
+# that depend on the data alone.
+SMALLEST_GAIN = 1e-14
+# Nats a row that a step on a large table must gain. Less changes no prediction, and would follow a flat
+# valley for one evaluation after the other.
+GAIN_PER_ROW = 1e-6
+# Above so many rows GAIN_PER_ROW grows as the square of the rows, up to MOST_PER_ROW.
+MANY_ROWS, MOST_PER_ROW = 30_000, 1e-4
+# At most so many final Newton steps that use the gradient alone.
 SETTLING = 4
 # Parameters few enough for a Hessian by differences.
 FEW_PARAMETERS = 12
-# Step of the differences that make a Hessian; the smallest curvature, as a share of the largest, that is
-# used as it is; and the longest step, a factor of e in a variance.
+# Step of the differences that make a Hessian.
 STEP = 1e-3
+# Curvatures below this share of the largest are raised to it.
 FLATTEST = 1e-6
+# The longest step: a factor of e in a variance.
 LONGEST = 1.0
 # b1, b2 and eps of Adam, as its authors have them.
 FIRST_DECAY, SECOND_DECAY, LEAST_ROOT = 0.9, 0.999, 1e-8
 
 
 def least_gain(n_rows: float) -> float:
-    """Nats that a step must promise on a table of so many rows, beside what is asked of every table."""
+    """Nats that a step must gain on a table of so many rows, where that is more than GAIN."""
     return n_rows * min(GAIN_PER_ROW * max(1.0, n_rows / MANY_ROWS) ** 2, MOST_PER_ROW)
 
 
@@ -73,7 +77,7 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownAnswer:
     """An answer that has been computed already, and the point z of it."""
 
     z: np.ndarray
@@ -194,8 +198,9 @@ def bfgs(task: Task, z: np.ndarray, curvature: np.ndarray) -> Optimum:
     decrement g'H^-1 g / 2, what a step promises to gain. An entry at a bound that the gradient pushes it
     against stays there.
 
-    Updates tell of the directions of the steps alone. Far from where H was made the others may curve a
-    hundred times less than H says, and promise as much more: before it stops there, H is made anew.
+    Updates correct H along the steps alone. Far from where H was made, other directions may curve a hundred
+    times less than H says, so that a step along them would gain a hundred times as much. So H is made anew
+    before BFGS stops at such a point.
     """
     recorded = Recorded(task)
     low, high = np.array(task.bounds).T
@@ -226,15 +231,15 @@ def bfgs(task: Task, z: np.ndarray, curvature: np.ndarray) -> Optimum:
 
 
 def _far(z: np.ndarray, made_at: np.ndarray) -> bool:
-    """Whether a Hessian made there says little of z, and another is not too dear."""
+    """Whether z is far from where the Hessian was made, and a new one is affordable."""
     return 0 < z.size <= FEW_PARAMETERS and float(np.abs(z - made_at).max()) > LONGEST
 
 
 def settled(task: Task, found: Optimum) -> Optimum:
     """The optimum by its gradient alone: z <- z - H^-1 g while a step leaves less than a quarter of g'H^-1 g.
 
-    Around an optimum the value is flat: where it has thirteen digits, z compared by it has six or seven. The
-    gradient is not flat there, and z has nearly as many digits as it.
+    Around an optimum the value is flat: by values of thirteen digits z is known to six or seven. The gradient
+    is not flat there: by it z is known to nearly as many digits as it has itself.
     """
     if found.curvature is None or found.gradient is None:
         return found

@@ -26,27 +26,33 @@ from widegp.inference.starts import DESCENTS, LONG, ROUGH, ROUGHNESS, SHORT
 EVALUATIONS_FIRST, EVALUATIONS_NEXT, EVALUATIONS_ARD = 60, 10, 110
 # The same where many rows follow on a part: of 25,000 to 100,000 rows three to five evaluations were enough.
 MANY_ROWS, EVALUATIONS_MANY = 20_000, 5
-# Of the short descents of a start, those that go on, and an eigendecomposition in evaluations.
-CONTINUED, PROFILE = 2, 1.6
+# Short descents of a start that go on.
+CONTINUED = 2
+# What an eigendecomposition costs, in evaluations.
+PROFILE = 1.6
 # Points of the design of K_mix: two places, and two shares of the smooth part except where it is rough.
 DESIGN = 1 + 2 * sum(1 if rough >= ROUGH else 2 for rough in ROUGHNESS)
 START_EVALUATIONS = EVALUATIONS_PER_ITERATION * (DESCENTS * SHORT + CONTINUED * LONG) + PROFILE * DESIGN
-# Rows of a part that choose between two metrics of anchors for all larger ones, and what differences for a
-# Hessian may cost after a part, in evaluations of the whole table.
-SURE_ROWS, DIFFERENCES = 10_000, 0.5
+# From so many rows on, the metric of anchors that a part chooses is kept for all larger parts.
+SURE_ROWS = 10_000
+# What a Hessian by differences may cost after a part, in evaluations of the whole table.
+DIFFERENCES = 0.5
 # Searches for neighbours per stage, with one variance for all inputs and with one for each.
 SEARCHES, SEARCHES_ARD = 1.2, 2.5
 # Directions along which the curvature is measured, each by one gradient.
 CURVATURE_DIRECTIONS = 7
-
-
-# Rows of the batch that goes ahead of a large table with neighbours, and for each anchor, at least; how many
-# times as many rows the table has then.
-AHEAD_ROWS, AHEAD_ROWS_PER_ANCHOR, AHEAD_WORTHWHILE = 30_000, 100, 4
-# Evaluations of the whole table after a batch, whose neighbours have mostly moved by then; what one of the
-# batch takes beside a table of its size: the features of all neighbours of its rows are made, and few rows
-# share them.
-EVALUATIONS_AFTER_BATCH, SEARCHES_AFTER_BATCH, SCATTERED = 4, 0.8, 2.0
+# The batch that goes ahead of a large table with neighbours has at least so many rows, and so many for each
+# anchor.
+AHEAD_ROWS, AHEAD_ROWS_PER_ANCHOR = 30_000, 100
+# It goes ahead if the table has at least so many times its rows.
+AHEAD_WORTHWHILE = 4
+# Evaluations of the whole table after a batch.
+EVALUATIONS_AFTER_BATCH = 4
+# Searches for neighbours after a batch: most often they have moved by then.
+SEARCHES_AFTER_BATCH = 0.8
+# An evaluation of a batch over one of a table of its size: its rows hardly share neighbours, and the features
+# of all neighbours are made.
+SCATTERED = 2.0
 
 
 def ahead_rows(n_rows: int, neighbors: int, rank: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from widegp.inference.parameters import Values, declared_parameters
+from widegp.inference.protocol import paper_priors
 from widegp.kernels.base import Kernel
 from widegp.kernels.priors import Beta, InverseGamma, LogNormal, Prior, Relative
 
@@ -18,17 +19,26 @@ def default_priors(kernel: Kernel, n_inputs: int, ard: bool) -> dict[str, Prior]
     return {name: prior for name, prior in found.items() if prior is not None}
 
 
-def resolve_priors(priors: object, kernel: Kernel, n_inputs: int, ard: bool) -> dict[str, Prior]:
-    """``"default"``, None (no priors), or a mapping that replaces some defaults (None switches one off)."""
+def resolve_priors(
+    priors: object, kernel: Kernel, n_inputs: int, ard: bool, noise_start: float | None = None
+) -> dict[str, Prior]:
+    """``"default"``, ``"paper"`` (`paper_priors`), None (no priors), or a mapping that replaces some defaults
+    (None switches one off).
+
+    ``noise_start`` is where the variance of the noise begins in the fit, or None where it is not estimated:
+    the paper's prior of the noise has its mode there.
+    """
     if priors is None or priors == "none":
         return {}
     defaults = default_priors(kernel, n_inputs, ard)
     if priors == "default":
         return defaults
+    if priors == "paper":
+        priors = {"sigma_eps2": None} | paper_priors(noise_start)
     if not isinstance(priors, Mapping):
         raise ValueError(
-            "priors must be 'default', None or a mapping of names to LogNormal, InverseGamma or Beta;"
-            f" got {priors!r}."
+            "priors must be 'default', 'paper', None or a mapping of names to LogNormal, InverseGamma"
+            f" or Beta; got {priors!r}."
         )
     known = declared_parameters(kernel)
     for name, prior in priors.items():

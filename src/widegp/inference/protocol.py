@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from widegp.inference.priors import Beta, InverseGamma, Prior
+from widegp.kernels.priors import Beta, InverseGamma, Prior
 
 RANK, STEPS = 500, 50
 # eta of eq. (nugget_frac), and the noise from which the published rows on real data begin.
@@ -13,8 +13,8 @@ LEVEL_MODE = 1.01
 
 
 def paper_priors(noise: float | None) -> dict[str, Prior]:
-    """Priors with their modes where the fit starts, as heavy as 100 observations; of the noise only where it
-    is known what it starts from.
+    """Priors with their modes where the fit starts, as heavy as 100 observations; ``noise`` is the variance
+    of the noise there, or None where it is not estimated.
 
     The paper gives none. Under flat ones sigma_b2, sigma_a2 and w of the scenarios move by +-0.03 with the
     sign of one draw's level; the published values are steady, and sigma_b2 is 1.01 on average.

@@ -9,10 +9,10 @@ from enum import StrEnum
 
 import numpy as np
 
-# Standard deviations to either side that chance is granted: whoever adds rows daily should not be called
-# to a new fit every month by chance alone.
+# A score within so many standard deviations is put down to chance: whoever adds rows daily should not be told
+# to fit again every month.
 SIGMAS = 3.0
-# Rows whose mean score is nearly normal; of fewer, a single row far out would look like another world.
+# The mean score of so many rows is nearly normal; with fewer, a single row far out would ask for a new fit.
 LEAST_ROWS = 20
 
 
@@ -88,10 +88,10 @@ class Growth:
     """How well rows that came after the fit were foretold, each from all rows before it.
 
     rows : how many.    score : mean log density of their targets, in nats and the units of y.
-    expected : what it would be on average if they were like the rows of the fit, of which some were left out
-        to tell, or if the model were right, where there were none.
-    chance, doubt : sd of the score, by the scatter of the rows of the fit or of these, whichever is larger,
-        and sd of what is expected.
+    expected : the score of rows like those of the fit, known from rows that were left out of it; where none
+        were left out, the score if the model is right.
+    chance : sd of the score, from the scatter of the rows of the fit or of these, whichever is larger.
+    doubt : sd of ``expected``.
     """
 
     rows: int
@@ -102,7 +102,7 @@ class Growth:
 
     @property
     def range(self) -> tuple[float, float]:
-        """Ends between which the score of such rows lies but for one time in 370."""
+        """Ends between which the score of such rows lies, 369 times in 370."""
         reach = SIGMAS * math.hypot(self.chance, self.doubt)
         return self.expected - reach, self.expected + reach
 
@@ -123,7 +123,8 @@ class Growth:
 
     @classmethod
     def pooled(cls, parts: Sequence[Growth]) -> Growth:
-        """Of all rows of several parts: their chances are independent, what they are compared with is not."""
+        """Pool several updates: their sampling errors are independent, the error of the expected score is
+        shared."""
         rows = sum(part.rows for part in parts)
         score, expected, doubt = (
             sum(part.rows * getattr(part, name) for part in parts) / rows

@@ -27,25 +27,30 @@ from widegp.inference.priors import penalty
 if TYPE_CHECKING:
     from widegp.inference.fit import Run
 
-# The design: sigma_u2 times the typical |x|^2, sigma_a2, as a share of that where it is above 1, and w.
+# The design. Roughness: sigma_u2 times the typical |x|^2.
 ROUGHNESS = (0.1, 1.0, 10.0, 100.0, 1e3, 1e4)
+# sigma_a2: NEAR for bends among the rows; FAR times the roughness, at least FAR, for bends spread out beyond.
 NEAR, FAR = 0.5, 4.0
+# w, the share of the smooth part.
 SMOOTH_SHARE = (0.3, 0.95)
 # From here on the smooth activation alone is tried: the angular one gets no rougher.
 ROUGH = 100.0
 # Noise over the typical variance of the function.
 NOISE_RATIOS = 10.0 ** np.arange(-4.0, 1.1, 0.5)
-# Short descents, and the iterations of each and of the best one's continuation.
+# Points of the design from which there is a short descent.
 DESCENTS = 3
+# Iterations of a short descent, and of the best ones' continuation.
 SHORT, LONG = 15, 40
-# After the short descents those within so many nats of the best go on, and after the long ones those within
-# the second number are returned; of points with no entry of z further apart than the third only the better.
+# Short descents within so many nats of the best go on; of those that went on, so many nats make a rival.
 UNFINISHED_NATS, RIVAL_NATS = 20.0, 5.0
+# Of two points that differ by less than this in every entry of z only the better is kept.
 DISTINCT = 0.7
-# One input made so many times as rough as the others: how many of these are compared, on how many rows, how
-# often one after the other, and the nats that each must gain.
+# One input is made so many times as rough as the others.
 APART = (100.0, 10.0, 1e3, 0.01)
-MOST_APART, APART_ROWS, PASSES, APART_NATS = 60, 300, 3, 1.0
+# So many of these starts are compared, on so many rows.
+MOST_APART, APART_ROWS = 60, 300
+# So many inputs may be changed one after the other, and each change must gain so many nats.
+PASSES, APART_NATS = 3, 1.0
 
 
 @dataclass(frozen=True)

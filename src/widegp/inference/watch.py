@@ -13,7 +13,8 @@ from widegp.cost import EVALUATIONS_PER_ITERATION, Stage
 from widegp.inference.parameters import Values
 from widegp.progress import Listener, Progress
 
-# Share of the work from which on the pace of the present stage counts instead of that of all stages.
+# Once this share of the work was done in the present stage, its own pace tells the time left, instead of that
+# of all stages.
 TRUSTED_SHARE = 0.1
 
 Iterated = Callable[[float, np.ndarray], None]
@@ -32,7 +33,7 @@ class Watch:
     pace: Pace = field(default_factory=lambda: Pace())
 
     def expect(self, plan: tuple[Stage, ...]) -> None:
-        """The stages to come, unless those of a larger fit are known already."""
+        """Set the plan of stages unless an enclosing fit has set it."""
         self.plan = self.plan or plan
 
     def begin(self, stage: str, values: Values, rows: int | None = None) -> None:

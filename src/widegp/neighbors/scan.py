@@ -57,8 +57,6 @@ def scan(
         return found
     if seeds is None:
         seeds = np.empty((len(queries), 0), np.int32)
-    # A tile of at most 256 KB stays in the second-level cache.
-    width = int(np.clip(32_768 // max(reference.shape[1], 1), 16, 512))
     seeds = seeds.astype(np.int32, copy=False)
 
     plain = not COMPILED or len(reference) * len(queries) <= PLAIN_PAIRS
@@ -67,7 +65,7 @@ def scan(
         if plain:
             _scan_plainly(reference, queries[rows], first[rows], last[rows], seeds[rows], found[rows])
             return
-        _scan_part(reference, queries[rows], first[rows], last[rows], seeds[rows], width, found[rows])
+        _scan_part(reference, queries[rows], first[rows], last[rows], seeds[rows], found[rows])
 
     in_threads(part, _parts(reference, first, last, seeds))
     return found
@@ -210,8 +208,10 @@ def _scan_block(reference, queries, first, last, seeds, low, high, tile, kept, b
 
 def _scan_part(
     reference: np.ndarray, queries: np.ndarray, first: np.ndarray, last: np.ndarray, seeds: np.ndarray,
-    width: int, found: np.ndarray,
+    found: np.ndarray,
 ) -> None:  # fmt: skip
+    # A tile of at most 256 KB stays in the second-level cache.
+    width = int(np.clip(32_768 // max(reference.shape[1], 1), 16, 512))
     tile, buffer = np.empty((reference.shape[1], width), reference.dtype), np.empty(width, reference.dtype)
     kept = np.empty(width, np.int32)
     for lo in range(0, len(queries), QUERY_BLOCK):

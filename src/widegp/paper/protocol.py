@@ -76,6 +76,9 @@ def paper_fit(
     real : inputs to [-0.5, 0.5] and the target standardised, as in section (real_data); simulated inputs are
         in the cube already, and the published noise of the scenarios is that of a target left as it is.
     noise_start : by default eta K-bar, eq. (nugget_frac), or 0.02^2 where ``real``.
+
+    Where ``real``, `WideGPRegressor.paper_protocol` does the same. It is not called here: it draws a seed of
+    its own from the one that is given, and the k-means anchors of docs/paper.md would be others.
     """
     began = time.perf_counter()
     inputs = InputScaler.fit(split.X, "minmax" if real else None)

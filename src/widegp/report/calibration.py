@@ -138,7 +138,7 @@ def parts(held_out: HeldOut, of: int, levels: Sequence[float]) -> list[Part]:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class IntervalCalibration:
     """Coverage of the forecast's own level, of 50% and 80%, and of all three by thirds of the prediction.
 
     own : the forecast's own level, all rows.
@@ -153,7 +153,7 @@ class Calibration:
     tenths: tuple[Part, ...]
 
     @classmethod
-    def of(cls, held_out: HeldOut) -> Calibration:
+    def of(cls, held_out: HeldOut) -> IntervalCalibration:
         other = [level for level in LEVELS if level < held_out.level]
         enough = len(held_out) >= FEW_ROWS
         return cls(

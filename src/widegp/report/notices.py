@@ -52,7 +52,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Notice:
+class ReportNotice:
     """Base of all notices: what was seen, and what to do about it ("" where nothing helps)."""
 
     def text(self) -> str:
@@ -63,7 +63,7 @@ class Notice:
 
 
 @dataclass(frozen=True)
-class Told(Notice):
+class Told(ReportNotice):
     """A sentence of the fit or of the table, as it was given."""
 
     sentence: str
@@ -73,7 +73,7 @@ class Told(Notice):
 
 
 @dataclass(frozen=True)
-class NotConverged(Notice):
+class NotConverged(ReportNotice):
     reason: Reason
     problem: str | None
 
@@ -91,7 +91,7 @@ class NotConverged(Notice):
 
 
 @dataclass(frozen=True)
-class FewRows(Notice):
+class FewRows(ReportNotice):
     rows: int
 
     def text(self) -> str:
@@ -102,7 +102,7 @@ class FewRows(Notice):
 
 
 @dataclass(frozen=True)
-class WrongIntervals(Notice):
+class WrongIntervals(ReportNotice):
     """Intervals that hold too little or too much, of all held-out rows or of one ``part``.
 
     worst : a tenth of the predictions within the part that is worse still.
@@ -132,7 +132,7 @@ class WrongIntervals(Notice):
 
 
 @dataclass(frozen=True)
-class WrongShape(Notice):
+class WrongShape(ReportNotice):
     """Kolmogorov's distance of the PIT from uniform is large."""
 
     distance: float
@@ -148,7 +148,7 @@ class WrongShape(Notice):
 
 
 @dataclass(frozen=True)
-class ExcludedValues(Notice):
+class ExcludedValues(ReportNotice):
     count: int
 
     def text(self) -> str:
@@ -162,7 +162,7 @@ class ExcludedValues(Notice):
 
 
 @dataclass(frozen=True)
-class EndlessIntervals(Notice):
+class EndlessIntervals(ReportNotice):
     """Intervals without an end: too few rows were kept apart to calibrate so high a level."""
 
     count: int
@@ -177,7 +177,7 @@ class EndlessIntervals(Notice):
 
 
 @dataclass(frozen=True)
-class NegativeEnds(Notice):
+class NegativeEnds(ReportNotice):
     """Intervals that begin below zero though no observed value does."""
 
     count: int
@@ -192,7 +192,7 @@ class NegativeEnds(Notice):
 
 
 @dataclass(frozen=True)
-class FarValues(Notice):
+class FarValues(ReportNotice):
     count: int
 
     def text(self) -> str:
@@ -206,7 +206,7 @@ class FarValues(Notice):
 
 
 @dataclass(frozen=True)
-class Jitter(Notice):
+class Jitter(ReportNotice):
     share: float
 
     def text(self) -> str:
@@ -220,7 +220,7 @@ class Jitter(Notice):
 
 
 @dataclass(frozen=True)
-class BoostingIsBetter(Notice):
+class BoostingIsBetter(ReportNotice):
     yardstick: Yardstick
 
     def text(self) -> str:
@@ -265,7 +265,7 @@ def counted(n: int, one: str, many: str) -> str:
     return f"{n:,} {one if n == 1 else many}"
 
 
-def in_words(notices: Iterable[Notice], tried: Tried) -> list[dict[str, Any]]:
+def in_words(notices: Iterable[ReportNotice], tried: Tried) -> list[dict[str, Any]]:
     """Each notice as JSON has it: its kind, its text and cure, and its fields; a cure is said once."""
     out: list[dict[str, Any]] = []
     for notice in notices:

@@ -26,7 +26,8 @@ def describe_parameters(model: WideGPRegressor) -> list[dict[str, Any]]:
     """One entry per parameter: value, standard error, credible interval, prior, words, and the two densities
     over a grid."""
     declared = declared_parameters(model.kernel_) | _of_likelihood(model)
-    priors = resolve_priors(model.priors, model.kernel_, int(model.n_features_in_), model.ard)
+    n_inputs, noise_start = int(model.n_features_in_), model.fitted_.noise_start
+    priors = resolve_priors(model.priors, model.kernel_, n_inputs, model.ard, noise_start)
     entries = [
         _entry(model, declared[name], name, value, priors.get(name)) for name, value in model.params_.items()
     ]

@@ -14,7 +14,7 @@ from widegp.estimator import WideGPRegressor
 from widegp.explain import WEIGHT, balance, input_names, kernel_shape
 from widegp.held_out import HeldOut
 from widegp.inference.parameters import declared_parameters
-from widegp.report.calibration import Calibration, coverage
+from widegp.report.calibration import IntervalCalibration, coverage
 from widegp.report.formatting import clean, plain
 from widegp.report.notices import Told, Tried, in_words
 from widegp.report.parameters import describe_parameters
@@ -97,7 +97,7 @@ def tried_by(model: WideGPRegressor) -> Tried:
 
 
 def _held_out(held_out: HeldOut) -> dict[str, Any]:
-    judged = Calibration.of(held_out)
+    judged = IntervalCalibration.of(held_out)
     shown = held_out.thinned(SHOWN_ROWS)
     points = {name: getattr(shown, name) for name in ("y", "mean", "lower", "upper", "inside")}
     low, high = stats.binom.interval(0.95, len(held_out), 1 / BINS)

@@ -15,9 +15,9 @@ from widegp.held_out import HeldOut
 from widegp.inference.result import Direction, FitResult
 from widegp.kernels.parameters import FRACTION, NOISE, Parameter
 from widegp.report import notices
-from widegp.report.calibration import FEW_ROWS, Calibration, Finding, passes
+from widegp.report.calibration import FEW_ROWS, Finding, IntervalCalibration, passes
 from widegp.report.formatting import listed, number, percent, short
-from widegp.report.notices import Notice, decimals, held, part_words
+from widegp.report.notices import ReportNotice, decimals, held, part_words
 from widegp.yardstick import NAME, Yardstick
 
 LOADING = 0.3
@@ -49,7 +49,7 @@ class Verdict:
 
     target: str
     scores: Mapping[str, float]
-    calibration: Calibration
+    calibration: IntervalCalibration
     misshapen: bool
     yardstick: Yardstick | None = None
 
@@ -58,7 +58,7 @@ class Verdict:
         cls, held_out: HeldOut, scores: Mapping[str, float], target: str, yardstick: Yardstick | None = None
     ) -> Verdict:
         shape = misshapen(len(held_out), scores["pit_distance"])
-        return cls(short(target), scores, Calibration.of(held_out), shape, yardstick)
+        return cls(short(target), scores, IntervalCalibration.of(held_out), shape, yardstick)
 
     @property
     def worst(self) -> Finding | None:
@@ -189,9 +189,9 @@ def misshapen(rows: int, distance: float) -> bool:
     return rows >= FEW_ROWS and distance > 0.05 and bool(stats.kstwo.sf(distance, rows) < 0.01)
 
 
-def notices_of(held_out: HeldOut, verdict: Verdict, result: FitResult) -> list[Notice]:
+def notices_of(held_out: HeldOut, verdict: Verdict, result: FitResult) -> list[ReportNotice]:
     """What a reader should know before trusting the numbers, the gravest first."""
-    out: list[Notice] = []
+    out: list[ReportNotice] = []
     if not result.converged:
         out.append(notices.NotConverged(result.reason, result.problem))
     if verdict.yardstick is not None and verdict.yardstick.is_much_better:
@@ -217,9 +217,9 @@ def notices_of(held_out: HeldOut, verdict: Verdict, result: FitResult) -> list[N
     return out
 
 
-def _of_intervals(verdict: Verdict) -> list[Notice]:
+def _of_intervals(verdict: Verdict) -> list[ReportNotice]:
     """At most one notice on all rows and two on parts of them, and the shape if nothing else says it."""
-    out: list[Notice] = []
+    out: list[ReportNotice] = []
     if verdict.judgement in (Judgement.NARROW, Judgement.WIDE):
         out.append(notices.WrongIntervals(verdict.calibration.own))
     found = verdict.calibration.findings()
