@@ -51,3 +51,14 @@ def test_each_thread_is_prepared_before_its_work():
         prepared.done = True
 
     assert in_threads(lambda _: prepared.done, range(7), prepare) == [True] * 7
+
+
+def test_threads_stay_and_a_pool_serves_rows_and_parts():
+    barrier = threading.Barrier(3, timeout=10)
+
+    def work(_):
+        barrier.wait()
+        return threading.get_ident()
+
+    first, second = set(in_threads(work, range(3))), set(in_threads(work, range(3)))
+    assert first == second == set(parallel.in_parallel(work, 10_000))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any
 
 from widegp.jit import get_num_threads
-from widegp.threads import shared_out
+from widegp.threads import shared_out, workers
 
 MANY = 256  # rows from which a share for every thread is worth it
 
@@ -23,17 +21,9 @@ def runs(rows: slice, size: int) -> Iterator[slice]:
 def in_parallel(work: Callable[[slice], Any], n_rows: int, least: int = MANY) -> list[Any]:
     """[work(part) for contiguous parts of the rows], a thread for each; one part below ``least`` rows
     and in a thread that shares the cores with others already.
-
-    Unlike `threads.in_threads`, the threads stay: these calls are many and short.
     """
     count = int(get_num_threads()) if n_rows >= least and not shared_out() else 1
     parts = [slice(n_rows * t // count, n_rows * (t + 1) // count) for t in range(count)]
     if count == 1:
         return [work(parts[0])]
-    return list(_workers(count, os.getpid()).map(work, parts))
-
-
-@cache
-def _workers(count: int, process: int) -> ThreadPoolExecutor:
-    """Threads do not survive a fork: a child makes its own."""
-    return ThreadPoolExecutor(count, thread_name_prefix="widegp")
+    return list(workers(count, os.getpid()).map(work, parts))
