@@ -138,9 +138,6 @@ def _stream(
 
 def keep_little(regressor: Any) -> None:
     """A table is read once, in order: leave its batches most of the memory for work kept between calls."""
-    from widegp.data.arrays import with_few_heaps
-
-    with_few_heaps()
     models = regressor.fitted_ if isinstance(regressor.fitted_, tuple) else (regressor.fitted_,)
     made = tuple(model.predicting_on(model.predictor.engine, KEPT_SHARE / len(models)) for model in models)
     regressor.fitted_ = made if isinstance(regressor.fitted_, tuple) else made[0]

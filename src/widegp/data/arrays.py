@@ -6,9 +6,7 @@ fit, gives neighbours, embedded points and reordered rows that are memory-mapped
 
 from __future__ import annotations
 
-import ctypes
 import math
-import sys
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -19,8 +17,6 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 CHUNK_BYTES = 8 * 2**20
-# Of glibc's <malloc.h>.
-M_ARENA_MAX = -8
 
 
 def is_mapped(array: Any) -> bool:
@@ -81,14 +77,3 @@ def take(
         picked = X[part] if rows is None else X[rows[part]]
         out[part] = picked if fn is None else fn(picked)
     return out
-
-
-def with_few_heaps() -> None:
-    """Let all threads of this process share two heaps, where its C library can.
-
-    By default every thread that there ever was may leave freed memory behind in a heap of its own. That adds
-    up over the batches of a table.
-    """
-    choose = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if choose is not None:
-        choose(M_ARENA_MAX, 2)
