@@ -5,9 +5,10 @@ standardised target (Jacobian of a warp included), CRPS, coverage of 95% and 50%
 the fit chose. Tables with a column ``fold`` are run for each of ``--folds``. ``--set`` gives settings, such
 as ``--set metric=ard noise=constant``. ``--kind plain`` is `WideGPRegressor.plain`, ``paper`` the paper's
 protocol, ``lightgbm`` LightGBM, its rounds and leaves chosen on a tenth of the training rows. ``--grouped``
-keeps rows of equal inputs on one side of the split. ``--inside K`` leaves the test rows alone: the Kth fifth
-of the training rows is predicted from the others, which is what rules are changed by. ``--out`` appends each
-line to a file as JSON.
+keeps rows of equal inputs on one side of the split. Where targets repeat, ``rare95`` and ``rare50`` are the
+coverages of rows whose target is none of the common ones. ``--inside K`` leaves the test rows alone: the Kth
+fifth of the training rows is predicted from the others, which is what rules are changed by. ``--out`` appends
+each line to a file as JSON.
 """
 
 from __future__ import annotations
@@ -24,18 +25,28 @@ from tables import Split, grouped, inside, load
 
 from widegp import WideGPRegressor
 
+# Share of the training rows from which on a value of the target is common; other rows are scored apart too.
+COMMON = 0.05
+
 
 def scores(model: WideGPRegressor, split: Split) -> dict[str, float]:
     sd, found = float(np.std(split.y)), model.predict_distribution(split.X_test)
     y = split.y_test
-    inside = {level: np.mean((lower <= y) & (y <= upper)) for level in (0.95, 0.5)
-              for lower, upper in [found.interval(level)]}  # fmt: skip
+    held = {level: (lower <= y) & (y <= upper) for level in (0.95, 0.5)
+            for lower, upper in [found.interval(level)]}  # fmt: skip
     rmse = float(np.sqrt(np.mean((y - found.mean) ** 2)))
-    return {
+    told = {
         "rmse": rmse, "rmse_z": rmse / sd, "nll_z": float(-np.mean(found.log_density(y)) - np.log(sd)),
-        "crps_z": float(np.mean(found.crps(y)) / sd), "cover95": float(inside[0.95]),
-        "cover50": float(inside[0.5]),
+        "crps_z": float(np.mean(found.crps(y)) / sd), "cover95": float(held[0.95].mean()),
+        "cover50": float(held[0.5].mean()),
     }  # fmt: skip
+    values, counts = np.unique(split.y, return_counts=True)
+    rare = ~np.isin(y, values[counts > COMMON * len(split.y)])
+    if not rare.all():
+        # An interval holds a target that most rows share for all of them or for none.
+        told |= {"rare": float(rare.mean()), "rare95": float(held[0.95][rare].mean()),
+                 "rare50": float(held[0.5][rare].mean())}  # fmt: skip
+    return told
 
 
 def of_widegp(split: Split, seed: int, settings: dict[str, Any], kind: str) -> dict[str, Any]:

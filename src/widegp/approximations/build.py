@@ -79,15 +79,22 @@ class Builder:
         neighbors, order = np.zeros((len(self.X), 0), np.int32), None
         rows, near = self.X, neighbors
         if member.neighbors:
-            points = self._points(kernel)
-            neighbors = nearest_earlier(points, min(self.dials.neighbors, len(points) - 1))
-            # In a file the points would be read once for each halving.
-            space = principal_coordinates(points) if is_mapped(points) else points
-            storage = storage_order(space, self.block_rows())
+            neighbors, storage = self._neighbors(kernel)
             order = self.conditioning[storage]
             rows, near = take(self.X, order), relabelled(neighbors, storage)
         placed = self.placed(rows, near) if member.coarse else None
         return Layout(anchors, metric, neighbors, order, placed)
+
+    def _neighbors(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
+        """The neighbours (n, m) of the rows in the order of conditioning, and where to store these rows (n,).
+
+        The points, as large as the table, are gone when this is done.
+        """
+        points = self._points(kernel)
+        neighbors = nearest_earlier(points, min(self.dials.neighbors, len(points) - 1))
+        # In a file the points would be read once for each halving.
+        space = principal_coordinates(points) if is_mapped(points) else points
+        return neighbors, storage_order(space, self.block_rows())
 
     def placed(self, rows: np.ndarray, neighbors: np.ndarray) -> Rows:
         """Rows cut into blocks and put where the engine makes its sums."""
