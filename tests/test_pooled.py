@@ -17,9 +17,9 @@ from widegp.approximations.layout import Dials
 from widegp.choices.latent import LatentFit, Path
 from widegp.compute.backend import choose_backend
 from widegp.fitted import Member
-from widegp.inference.fit import OptimizerSettings, Run
 from widegp.inference.latent import LatentProblem
 from widegp.inference.objective import start_values
+from widegp.inference.run import OptimizerSettings, Run
 from widegp.kernels.registry import named
 from widegp.laplace import Response
 from widegp.likelihoods import Bernoulli

@@ -7,11 +7,11 @@ from widegp import WideGPRegressor
 from widegp.approximations.build import Builder, Dials
 from widegp.compute.backend import choose_backend
 from widegp.identifiability import Computation, map_objective
-from widegp.inference.fit import OptimizerSettings, Run
 from widegp.inference.objective import Problem, start_values
 from widegp.inference.optimizers import Task, lbfgs
 from widegp.inference.parameters import ParameterSpace
 from widegp.inference.priors import resolve_priors
+from widegp.inference.run import OptimizerSettings, Run
 from widegp.inference.starts import RIVAL_NATS, optima
 from widegp.kernels import Mixed
 from widegp.warps import make_warp

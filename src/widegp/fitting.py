@@ -33,11 +33,11 @@ from widegp.fitted_warp import FittedWarp
 from widegp.inference.choose import calibrate, choose_dials
 from widegp.inference.curvature import described
 from widegp.inference.evidence import evidence_shares
-from widegp.inference.fit import OptimizerSettings, Run
 from widegp.inference.journal import Journal, fingerprint
 from widegp.inference.objective import Problem, start_values
 from widegp.inference.parameters import Values
 from widegp.inference.priors import resolve_priors
+from widegp.inference.run import OptimizerSettings, Run
 from widegp.inference.sample import nuts
 from widegp.inference.theta import FEW_ROWS, METHODS, Averaged, averages, density_of, laplace
 from widegp.inference.watch import Watch

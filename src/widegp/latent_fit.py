@@ -26,10 +26,10 @@ from widegp.fitted import FittedGP, Member
 from widegp.fitted_warp import FittedWarp
 from widegp.inference.classes import ClassProblem
 from widegp.inference.curvature import described
-from widegp.inference.fit import OptimizerSettings, Run
 from widegp.inference.latent import LatentProblem
 from widegp.inference.objective import start_values
 from widegp.inference.priors import resolve_priors
+from widegp.inference.run import OptimizerSettings, Run
 from widegp.inference.watch import Watch
 from widegp.kernels.base import Kernel
 from widegp.kernels.registry import named

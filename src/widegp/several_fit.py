@@ -27,10 +27,10 @@ from widegp.data.preprocessing import InputScaler, TargetScaler
 from widegp.engines.base import make_engine
 from widegp.fitted import FittedGP
 from widegp.fitting import builder_of, check_settings, fit_model, started
-from widegp.inference.fit import OptimizerSettings, Run
 from widegp.inference.objective import Problem
 from widegp.inference.parameters import Values
 from widegp.inference.priors import resolve_priors
+from widegp.inference.run import OptimizerSettings, Run
 from widegp.progress import Listener
 from widegp.warps import make_warp
 

@@ -18,9 +18,9 @@ from widegp.choices.search import Candidate, deciding_rows, judged_rows, splits
 from widegp.choices.trials import Bench, Form, Trial
 from widegp.compute.backend import choose_backend
 from widegp.fitting import conditioned
-from widegp.inference.fit import OptimizerSettings, Run
 from widegp.inference.objective import Problem, start_values
 from widegp.inference.priors import resolve_priors
+from widegp.inference.run import OptimizerSettings, Run
 from widegp.kernels import Mixed
 from widegp.prediction import TrainingRows, make_predictor
 from widegp.trees import TreesInput, row_keys

@@ -10,9 +10,9 @@ from widegp.choices.latent import LatentFit
 from widegp.choices.trials import Form
 from widegp.compute.backend import choose_backend
 from widegp.inference.classes import ClassProblem
-from widegp.inference.fit import OptimizerSettings, Run
 from widegp.inference.objective import start_values
 from widegp.inference.priors import default_priors
+from widegp.inference.run import OptimizerSettings, Run
 from widegp.kernels.registry import named
 from widegp.laplace_classes import ClassResponse
 from widegp.likelihoods.softmax import Softmax

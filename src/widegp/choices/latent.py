@@ -30,12 +30,14 @@ from widegp.choices.trials import Bench, Form
 from widegp.choices.whole import GRADIENT_ROWS
 from widegp.conditioning import TrainingRows
 from widegp.data.input_maps import LinearMap, QuantileScaler
-from widegp.inference.fit import Fitted, Run, fit_map
+from widegp.inference.fit import fit_map
 from widegp.inference.latent import TOLERANCE, KnownMode, LaplaceObjective, LatentProblem
 from widegp.inference.objective import Problem
 from widegp.inference.optimizers import curvature_at
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.priors import Prior
+from widegp.inference.rounds import Fitted
+from widegp.inference.run import Run
 from widegp.laplace import Mode
 from widegp.prediction import Moments, make_predictor, pooled
 from widegp.trees import TreesInput

@@ -21,10 +21,12 @@ from widegp.choices.with_trees import with_trees
 from widegp.cost import Calibration, Size
 from widegp.data.arrays import is_mapped
 from widegp.inference.choose import choose_warp
-from widegp.inference.fit import Fitted, Run, fit_map
+from widegp.inference.fit import fit_map
 from widegp.inference.objective import Problem
 from widegp.inference.parameters import Values
 from widegp.inference.priors import Prior
+from widegp.inference.rounds import Fitted
+from widegp.inference.run import Run
 from widegp.inference.starts import apart
 from widegp.inference.theta import FEW_PARAMETERS, FEW_ROWS
 from widegp.inference.watch import InStage

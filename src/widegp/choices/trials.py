@@ -16,10 +16,11 @@ from widegp.choices.left_out import left_out_exactly
 from widegp.choices.metric import gradient_moment, weights_as_map
 from widegp.compute.backend import Backend
 from widegp.fitted_warp import FittedWarp
-from widegp.inference.fit import Run, fit_map
+from widegp.inference.fit import fit_map
 from widegp.inference.objective import MapObjective, Problem
 from widegp.inference.optimizers import curvature_at
 from widegp.inference.parameters import ParameterSpace, Values
+from widegp.inference.run import Run
 from widegp.inference.starts import apart, optima
 from widegp.noise_model import LeftOut, NoiseModel, fit_noise
 from widegp.prediction import make_predictor

@@ -18,10 +18,10 @@ from widegp.choices.metric import gradient_moment, learned_map
 from widegp.choices.search import CERTAIN, POWERS, STRENGTHS, ChangeVerdict, deciding_rows
 from widegp.choices.trials import Form, Trial
 from widegp.conditioning import TrainingRows
-from widegp.inference.fit import Fitted
 from widegp.inference.objective import Problem
 from widegp.inference.parameters import Values
 from widegp.inference.result import Reason
+from widegp.inference.rounds import Fitted
 from widegp.noise_model import LeftOut, NoiseModel, fit_noise, likeliest_factor
 from widegp.tails import NORMAL
 from widegp.trees import TreesInput

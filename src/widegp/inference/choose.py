@@ -18,11 +18,11 @@ from widegp.approximations.evaluation import Observed
 from widegp.approximations.layout import Dials
 from widegp.compute.backend import Backend
 from widegp.cost import START_ROWS, Calibration, Size, fit_seconds
-from widegp.inference.fit import Run
 from widegp.inference.objective import Problem
 from widegp.inference.optimizers import lbfgs
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.plan import fit_plan
+from widegp.inference.run import Run
 from widegp.kernels.base import Kernel
 from widegp.neighbors import nearest_earlier
 from widegp.warps import candidates, make_warp, profile_start

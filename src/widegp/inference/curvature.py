@@ -10,12 +10,12 @@ from widegp.approximations.build import Builder
 from widegp.cost import CURVATURE_ROWS
 from widegp.data.arrays import Floats
 from widegp.inference.batches import of_rows
-from widegp.inference.fit import Fitted
 from widegp.inference.information import prior_information, ratios
 from widegp.inference.objective import MapObjective
 from widegp.inference.optimizers import differences
 from widegp.inference.parameters import PSI
 from widegp.inference.result import Direction, FitResult, Reason
+from widegp.inference.rounds import Fitted
 
 STEP = 1e-3
 # Up to so many parameters each entry of a vector (ARD) has its own direction; beyond, their common scale.

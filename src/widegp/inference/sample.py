@@ -11,8 +11,8 @@ import numpy as np
 
 from widegp.inference.density import PosteriorDensity
 from widegp.inference.evidence import Weighted
-from widegp.inference.fit import Fitted
 from widegp.inference.posterior_points import principal
+from widegp.inference.rounds import Fitted
 from widegp.inference.theta import Averaged, ParameterPosterior, mode_of, named
 
 CHAINS, WARM_UP, DRAWS = 4, 500, 1000

@@ -25,7 +25,7 @@ from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.priors import penalty
 
 if TYPE_CHECKING:
-    from widegp.inference.fit import Run
+    from widegp.inference.run import Run
 
 # The design. Roughness: sigma_u2 times the typical |x|^2.
 ROUGHNESS = (0.1, 1.0, 10.0, 100.0, 1e3, 1e4)

@@ -11,11 +11,11 @@ from scipy.special import ndtri
 
 from widegp.inference.density import Mode, PosteriorDensity
 from widegp.inference.evidence import DRAWS, FEW_DRAWS, Evidence, Weighted, evidence, laplace_evidence
-from widegp.inference.fit import Fitted
 from widegp.inference.objective import MapObjective
 from widegp.inference.parameters import ParameterSpace
 from widegp.inference.posterior_points import posterior_points
 from widegp.inference.result import Reason
+from widegp.inference.rounds import Fitted
 from widegp.inference.thinned import thinned
 from widegp.kernels.parameters import KINDS
 from widegp.registry import saveable

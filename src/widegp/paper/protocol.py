@@ -14,9 +14,10 @@ from widegp.approximations.build import Builder
 from widegp.approximations.layout import Dials
 from widegp.compute.backend import choose_backend
 from widegp.data.preprocessing import InputScaler, TargetScaler
-from widegp.inference.fit import OptimizerSettings, Run, fit_map
+from widegp.inference.fit import fit_map
 from widegp.inference.objective import Problem, start_values
 from widegp.inference.protocol import NOISE_FRACTION, RANK, REAL_NOISE_START, START, STEPS, paper_priors
+from widegp.inference.run import OptimizerSettings, Run
 from widegp.kernels.closed import Mixed
 from widegp.paper.plan import TEST_SHARE
 from widegp.prediction import make_predictor
