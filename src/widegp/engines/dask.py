@@ -9,6 +9,7 @@ of model and blocks, so the loss costs time and nothing else.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
@@ -178,11 +179,16 @@ def _scatter(client: Any, data: list[Any], broadcast: bool = False) -> list[Any]
     """Futures of data on the workers, or on all of them.
 
     ``Client.scatter`` has no limit of time, and waits for ever if a worker dies at the wrong moment; here it
-    is a lost round after SENDING seconds, which is repeated.
+    is a lost round after SENDING seconds, which is repeated. The limit is kept outside of the event loop: one
+    within it (``callback_timeout``) waits for a call to end that may never notice that it was cancelled.
     """
-    futures: list[Any] = client.sync(
-        client._scatter, data, broadcast=broadcast, hash=False, callback_timeout=SENDING
-    )
+    sending = client._scatter(data, broadcast=broadcast, hash=False)
+    sent = asyncio.run_coroutine_threadsafe(sending, client.loop.asyncio_loop)
+    try:
+        futures: list[Any] = sent.result(SENDING)
+    except TimeoutError:
+        sent.cancel()
+        raise
     return futures
 
 
