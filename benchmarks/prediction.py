@@ -115,6 +115,7 @@ def speed(asked: argparse.Namespace) -> None:
     for label, work in (
         ("cells parted, none factorised", moments), ("again", moments), ("means of f alone", means),
         ("mean and sd of y", lambda X: model.predict(X, return_std=True)), ("mean of y", model.predict),
+        ("95% intervals of y", model.predict_interval),
     ):  # fmt: skip
         clock, core = seconds(work, X)
         told = f"{len(X) / clock:,.0f} rows/s, {len(X) / core:,.0f} for each second of a core"
