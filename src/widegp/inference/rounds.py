@@ -99,14 +99,12 @@ class Table:
             placed = self._placed(state)
             moved = self._ahead(placed, state) if state.rounds == 1 else None
             if moved is not None and self._stale(placed.layout, state, moved):
-                del placed  # as large as the table, and not to be there beside the next
                 continue
             optimum = self._optimised(placed if moved is None else placed._replace(known=None), state)
             settings = self.run.settings
             ended = state.rounds >= ROUNDS or state.done >= settings.max_iter or settings.name != "lbfgs"
             if ended or not self._stale(placed.layout, state, optimum):
                 break
-            del placed
         whole = replace(optimum, path=tuple(state.path), n_evaluations=state.evaluations)
         layout, objective = placed.layout, placed.objective
         return Fitted(state.values, objective, layout, whole, state.rounds, self.run, state.seconds)
