@@ -4,7 +4,9 @@
 
 A kernel is smooth in x and cannot tell a value from the next one. Where training rows show that the mean at a
 value tells more than those at the values beside it, the mean becomes an input of its own. A training row gets
-it from the rows of other folds, so that its own target never enters its inputs.
+it from the rows of other folds, so that its own target does not enter its inputs, unless the value has so many
+rows that its own hardly matters: these get the mean of all, as new rows do. Means that differ by fold would tell
+which fold a row is in, and so which targets are not in its mean.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from widegp.registry import saveable
 
 # A column qualifies with more values than a few levels have, and with rows enough for each on average.
 FEWEST, MOST, ROWS_PER_VALUE = 12, 1000, 20
+# The mean of so many rows is the same with and without one of them.
+ENOUGH_ROWS = 30
 # Values on either side that speak for one where the target is smooth; the best of these counts.
 BESIDE = (1, 2, 4)
 # What the mean at a value must gain over that: standard errors, and a share of the target's variance.
@@ -106,9 +110,11 @@ def _column(x: np.ndarray, target: np.ndarray, weight: np.ndarray, folds: np.nda
     variance = float((target - target @ share) ** 2 @ share)
     if mean < max(CERTAIN * error, LEAST_GAIN * variance):
         return None
+    means = level_means(whole)[0]
+    own = np.where(whole[0][place] >= ENOUGH_ROWS, means[place], own)
     level = float(own @ share)
     sd = float(np.sqrt((own - level) ** 2 @ share))
-    return _Column(values, (level_means(whole)[0] - level) / sd, (own - level) / sd)
+    return _Column(values, (means - level) / sd, (own - level) / sd)
 
 
 def _beside(sums: np.ndarray, reach: int) -> np.ndarray:
