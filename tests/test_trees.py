@@ -109,3 +109,22 @@ def test_classes_and_counts_have_losses_of_their_own(table, loss, of_g):
     assert abs(np.mean(found) - np.mean(y)) < 0.1 * np.mean(y)
     # Coins tell less of their odds than counts do of their mean: 0.847 with these draws of inputs.
     assert np.corrcoef(np.log(found), np.log(mean))[0, 1] > 0.8
+
+
+def test_rows_that_are_seen_again_and_again_stay_together():
+    """Were their copies dealt into all folds, g would tell which fold a row is in, and so what is not in it."""
+    rng = np.random.default_rng(0)
+    kinds = rng.standard_normal((150, 3))
+    X = np.concatenate([np.repeat(kinds[:100], 8, axis=0), np.repeat(kinds[100:], 2, axis=0)])
+    made = TreesInput.fit(X, rng.standard_normal(len(X)), seed=0)
+    several = [len(np.unique(made.fold[made.seen == key])) for key in row_keys(kinds)]
+    assert several[:100] == [1] * 100 and max(several[100:]) == 2
+    # A weight of eight is eight rows.
+    weighed = TreesInput.fit(X[800:], rng.standard_normal(100), 0, weight=np.full(100, 8.0))
+    assert all(len(np.unique(weighed.fold[weighed.seen == key])) == 1 for key in row_keys(kinds[100:]))
+
+
+def test_a_table_of_few_different_rows_grows_no_trees():
+    X = np.random.default_rng(0).integers(0, 3, (5000, 4)).astype(float)
+    assert trees.too_few_kinds(X)
+    assert not trees.too_few_kinds(X + np.arange(5000)[:, None] % 2 * 0.1)

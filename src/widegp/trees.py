@@ -9,6 +9,9 @@ correct them where they are not, and to leave them alone.
 
 Trees are added to the first model while they better its left-out fold; the others get as many, so that all of
 them grow on every row of their folds.
+
+Folds are random but for rows that are seen again and again, which stay together: each copy would else be told
+of the others, and g, different in every fold, would tell which fold a row is in and so what is not in it.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ from widegp.threads import in_threads
 FOLDS = 5
 # Rows that trees are grown on, at most: more of them better a single number little, and take long.
 MOST_ROWS = 100_000
+# Fewer different rows need no trees: a process knows each of them.
+LEAST_KINDS = 100
 # Which trees are better depends on the table, both are better than one.
 SMALL, LARGE = Size(0.08, 31, 10, 0.3), Size(0.05, 127, 5, 0.3)
 
@@ -82,10 +87,11 @@ class TreesInput:
         """
         rng = np.random.default_rng(seed)
         some = np.sort(rng.permutation(len(X))[:MOST_ROWS])
-        rows, fold = X[some], rng.permutation(len(some)) % FOLDS
+        rows, own = X[some], np.ones(len(some)) if weight is None else weight[some]
+        keys = row_keys(rows)
+        fold = _folds(keys, own, rng)
         y = target[some] if target.ndim > 1 else np.column_stack([target[some], target[some]])
         columns = range(y.shape[1])
-        own = np.ones(len(some)) if weight is None else weight[some]
 
         def grown(job: tuple[int, int]) -> Model:
             k, j = job
@@ -97,7 +103,6 @@ class TreesInput:
         if counts is None:
             first, jobs = in_threads(grown, jobs[: len(columns)], _alone), jobs[len(columns) :]
             counts = [len(model.roots) for model in first]
-        keys = row_keys(rows)
         order = np.argsort(keys, kind="stable")
         made = cls._of([*first, *in_threads(grown, jobs, _alone)], keys[order], fold[order])
         g = made.training(X)[:, X.shape[1] :]
@@ -181,6 +186,19 @@ def row_keys(X: np.ndarray) -> np.ndarray:
         keys = (keys ^ column) * np.uint64(0x9E3779B97F4A7C15)
         keys ^= keys >> np.uint64(29)
     return keys.view(np.int64)
+
+
+def too_few_kinds(X: np.ndarray) -> bool:
+    """Whether X (n, I) has too few different rows to grow trees on."""
+    return len(np.unique(row_keys(X))) < LEAST_KINDS
+
+
+def _folds(keys: np.ndarray, weight: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The fold of each row, (n,): at random, the same for rows that are equal and seen at least FOLDS times."""
+    alone = rng.permutation(len(keys)) % FOLDS
+    kinds, kind = np.unique(keys, return_inverse=True)
+    together = rng.permutation(len(kinds)) % FOLDS
+    return np.where(np.bincount(kind, weight)[kind] >= FOLDS, together[kind], alone)
 
 
 def _alone() -> None:

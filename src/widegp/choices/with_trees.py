@@ -10,6 +10,7 @@ from widegp.choices.chosen import Chosen, Growth, choose_on
 from widegp.choices.metric import beside_trees
 from widegp.choices.search import Asked, deciding_rows, judged_rows
 from widegp.choices.trials import Bench, Form
+from widegp.trees import too_few_kinds
 from widegp.warps import make_warp
 
 # Fewer rows grow trees that say little.
@@ -27,7 +28,7 @@ def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
     the whole table decide, by rows that have not grown these trees.
     """
     ((_, scaled),) = bench.tables.items()
-    if len(scaled) < LEAST_ROWS:
+    if len(scaled) < LEAST_ROWS or too_few_kinds(scaled):
         return None
     X = scaled if chosen.scaler is None else chosen.scaler.transform(scaled)
     form = chosen.trial.form
