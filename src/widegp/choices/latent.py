@@ -21,6 +21,7 @@ from scipy.special import expit, log_expit
 from widegp.approximations.build import Builder
 from widegp.approximations.layout import Layout
 from widegp.choices.chosen import choose_on
+from widegp.choices.dealt import Deal, Part
 from widegp.choices.gradients import mean_gradients
 from widegp.choices.judged import LEAST_SHARE
 from widegp.choices.left_out import NEIGHBORS
@@ -40,7 +41,7 @@ from widegp.inference.rounds import Fitted
 from widegp.inference.run import Run
 from widegp.laplace import Mode
 from widegp.prediction import Moments, make_predictor, pooled
-from widegp.trees import TreesInput
+from widegp.trees import TreesInput, too_few_kinds
 from widegp.warps import make_warp
 
 # Fewer rows of classes or counts cannot tell metrics apart.
@@ -188,7 +189,7 @@ class LatentFit:
         chosen = choose_on(self._bench(asked.inputs), self._regression_start(), asked, again=False)
         tables, scaler = {chosen.trial.form.inputs: self.builder.X}, None
         if asked.inputs == "auto":
-            scaler = QuantileScaler.fit(self.builder.X)
+            scaler = QuantileScaler.fit(self._written_out)
             tables = {"standard": self.builder.X, "quantile": scaler.transform(self.builder.X)}
         learned = chosen.power is not None or chosen.by_input
         first = self._path(tables, chosen.trial.form, learned)
@@ -233,36 +234,36 @@ class LatentFit:
         return Path(tables, form, first, found)
 
     @cached_property
-    def _rows(self) -> np.ndarray:
-        """All rows in random order: the first estimate parameters, the last are held out."""
-        return np.random.default_rng(self.builder.seed).permutation(len(self.builder.X))
+    def _deal(self) -> Deal:
+        """The first of the rows that it deals estimate parameters, the last are held out."""
+        return Deal(self.problem.weight, self.builder.seed)
 
-    @property
-    def _held(self) -> np.ndarray:
-        return self._rows[-_held_count(len(self._rows)) :]
+    @cached_property
+    def _held(self) -> Part:
+        return self._deal.part(slice(-_held_count(len(self._deal)), None))
 
-    @property
-    def _sample(self) -> np.ndarray:
-        return self._rows[: _sample_count(len(self._rows))]
+    @cached_property
+    def _sample(self) -> Part:
+        return self._deal.part(slice(_sample_count(len(self._deal))))
 
     def _with_trees(self, path: Path) -> list[Path]:
         """A path and the one that begins where it ended, with trees beside its inputs, as far as each has a
         share in their sum; the larger first.
 
         Trees are judged after growing on the sample, which the other path has seen too; then others are grown
-        on all rows. They are not tried where f is not one number, or offsets differ.
+        on all rows. They are not tried where f is not one number, offsets differ, or different rows are few.
         """
         response, X = self.problem.response, path.tables[path.form.inputs]
-        if self.problem.functions > 1 or np.ptp(response.offset) > 0:
+        if self.problem.functions > 1 or np.ptp(response.offset) > 0 or too_few_kinds(X):
             return [path]
-        trees = self._trees(X, np.sort(self._sample))
+        trees = self._trees(X, self._sample)
         form = replace(path.form, linear=beside_trees(path.form.linear, X, trees.columns))
         beside = self._path({form.inputs: trees.training(X)}, form, True, path)
         own, other = self._weights(path, beside)
         share = other / (own + other)
         if share < LEAST_SHARE:
             return [path]
-        trees = self._trees(X, np.arange(len(X)))
+        trees = self._trees(X, self._deal.whole)
         beside = replace(beside, tables={form.inputs: trees.training(X)}, trees=trees)
         if share > 1 - LEAST_SHARE:
             return [beside]
@@ -276,32 +277,33 @@ class LatentFit:
         errors smaller than it says. Priors keep few rows near that average: log t ~ N(0, SUM_SD^2) and
         a / t ~ Beta(2, 2).
         """
-        better = max((one, other), key=lambda path: float(path.held.log_score.mean()))
+        held = self._held
+        better = max((one, other), key=lambda path: held.mean(path.held.log_score))
 
         def weights(x: np.ndarray) -> np.ndarray:
             return np.exp(x[0]) * np.array([expit(-x[1]), expit(x[1])])
 
         def loss(x: np.ndarray) -> float:
             both = pooled([one.held.moments, other.held.moments], weights(x))
-            score = float(np.sum(self.problem.log_score(better.first.values, self._held, *both)))
+            score = held.weight @ self.problem.log_score(better.first.values, held.rows, *both)
             prior = log_expit(x[1]) + log_expit(-x[1]) - 0.5 * (x[0] / SUM_SD) ** 2
-            return -float(score + prior) / len(self._held)
+            return -float(score + prior) / float(held.weight.sum())
 
         own, beside = weights(minimize(loss, np.zeros(2), method="BFGS").x)
         return float(own), float(beside)
 
-    def _trees(self, X: np.ndarray, rows: np.ndarray) -> TreesInput:
+    def _trees(self, X: np.ndarray, part: Part) -> TreesInput:
         """Trees of the responses at some rows of X (n, I)."""
         response, seed = self.problem.response, self.builder.seed
-        weight = np.broadcast_to(np.asarray(response.weight, float), response.y.shape)
-        loss = response.likelihood.trees_loss
-        return TreesInput.fit(X[rows], response.y[rows], seed, loss, weight[rows])
+        order = np.argsort(part.rows)
+        rows, weight = part.rows[order], part.weight[order]
+        return TreesInput.fit(X[rows], response.y[rows], seed, response.likelihood.trees_loss, weight)
 
     def _of_part(self, tables: Tables, form: Form, near: Fitted | None) -> Fitted:
         """The fit of some rows, from that of a like form if there is one."""
-        part = self._rows[:PART_ROWS]
-        builder = replace(self.builder, X=_mapped(tables, form)[part])
-        return self._fit(builder, self.problem.restricted(part), near)
+        part = self._deal.part(slice(PART_ROWS))
+        builder = replace(self.builder, X=_mapped(tables, form)[part.rows])
+        return self._fit(builder, self.problem.restricted(*part), near)
 
     def _refined(
         self, tables: Tables, form: Form, values: Values, learned: bool, near: np.ndarray | None
@@ -312,23 +314,26 @@ class LatentFit:
         best = self._sampled(tables, form, values, near)
         for inputs in tables.keys() - {form.inputs}:
             other = replace(form, inputs=inputs)
-            best = _better(best, self._sampled(tables, other, values, best.settled.mode.f))
+            best = self._better(best, self._sampled(tables, other, values, best.settled.mode.f))
         if learned:
-            X = tables[best.form.inputs][self._sample[:GRADIENT_ROWS]]
+            X = tables[best.form.inputs][self._sample.rows[:GRADIENT_ROWS]]
             moment = best.moment(GRADIENT_ROWS)
             for power in POWERS:
                 again = replace(best.form, linear=learned_map(moment, X, power))
-                best = _better(best, self._sampled(tables, again, values, best.settled.mode.f))
+                best = self._better(best, self._sampled(tables, again, values, best.settled.mode.f))
         return best
+
+    def _better(self, one: Sampled, other: Sampled) -> Sampled:
+        return other if self._held.mean(other.log_score - one.log_score) > 0 else one
 
     def _sampled(self, tables: Tables, form: Form, values: Values, near: np.ndarray | None) -> Sampled:
         X, sample, held = _mapped(tables, form), self._sample, self._held
-        builder = replace(self.builder, X=np.ascontiguousarray(X[sample]))
-        settled = Settled.at(builder, self.problem.restricted(sample), values, near, NEARLY)
-        given, new = _given(builder, settled), X[held]
+        builder = replace(self.builder, X=np.ascontiguousarray(X[sample.rows]))
+        settled = Settled.at(builder, self.problem.restricted(*sample), values, near, NEARLY)
+        given, new = _given(builder, settled), X[held.rows]
         each = [make_predictor(*one, builder.backend.name).predict(new) for one in given]
         moments = Moments(*(np.stack(parts, axis=1) for parts in zip(*each, strict=True)))
-        return Sampled(form, builder, settled, moments, self.problem.log_score(values, held, *moments))
+        return Sampled(form, builder, settled, moments, self.problem.log_score(values, held.rows, *moments))
 
     def _fit(self, builder: Builder, problem: Any, near: Fitted | None = None) -> Fitted:
         """The fit of the builder's rows from one nearby, whose curvature and kind of anchors serve it too, or
@@ -341,15 +346,20 @@ class LatentFit:
                 return fit_map(builder, problem, self.start, run)
             return fit_map(builder, problem, near.values, run, _curvature(near), near.layout.metric)
 
+    @property
+    def _written_out(self) -> np.ndarray:
+        """The scaled rows, those that were seen more than once that often."""
+        return np.ascontiguousarray(self.builder.X[self._deal.written_out])
+
     def _bench(self, inputs: str) -> Bench:
         """Of the regression of pseudo-targets, standardised."""
-        z = self.problem.response_at(self.start).pseudo_targets()
+        z = self.problem.response_at(self.start).pseudo_targets()[self._deal.written_out]
         scale = {"offset": float(z.mean()), "scale": float(z.std())}
         target = (z - scale["offset"]) / scale["scale"]
         problem = Problem(self.problem.kernel, target, make_warp("none", **scale), self.problem.priors)
         none = np.zeros(0, int)
         return Bench(
-            {"standard" if inputs == "auto" else inputs: self.builder.X}, problem,
+            {"standard" if inputs == "auto" else inputs: self._written_out}, problem,
             replace(problem, priors=self.by_input), scale, none, none, Run(self.run.settings),
             self.builder.backend, self.builder.seed,
         )  # fmt: skip
@@ -374,10 +384,6 @@ def _held_count(n_rows: int) -> int:
 
 def _sample_count(n_rows: int) -> int:
     return min(SAMPLE_ROWS, n_rows - _held_count(n_rows))
-
-
-def _better(one: Sampled, other: Sampled) -> Sampled:
-    return other if float(np.mean(other.log_score - one.log_score)) > 0 else one
 
 
 def _curvature(fitted: Fitted) -> np.ndarray | None:

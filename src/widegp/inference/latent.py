@@ -61,10 +61,13 @@ class LatentProblem:
         """The loss under a Gaussian likelihood of the same rows."""
         return LaplaceObjective(likelihood, self, space)
 
-    def restricted(self, rows: np.ndarray) -> LatentProblem:
-        """The same problem on a part of the table."""
+    def restricted(self, rows: np.ndarray, weight: np.ndarray | None = None) -> LatentProblem:
+        """The same problem on a part of the table; ``weight`` : how often each row was seen there."""
         known = KnownMode() if self.known.f is None else KnownMode(self.known.f[rows])
-        return replace(self, response=self.response.of(rows), known=known)
+        response = self.response.of(rows)
+        if weight is not None:
+            response = replace(response, weight=weight)
+        return replace(self, response=response, known=known)
 
     def kernel_at(self, values: Values) -> Kernel:
         """The kernel with the given parameters."""

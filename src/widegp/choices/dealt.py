@@ -1,0 +1,70 @@
+"""Rows dealt out at random to parts of a table that are fitted, compared and held out.
+
+Under a likelihood that is not Gaussian rows that repeat, target included, are one row with a weight w. It is
+dealt out as so many rows: were it in one part alone, then held-out rows would be those of which nobody has
+seen the like.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+# A row is dealt out as so many, at most, of equal weight.
+MOST_COPIES = 10
+# Dealt rows, at most, that a regression of them sees where some were seen more than once.
+MOST_ROWS = 20_000
+
+
+class Part(NamedTuple):
+    """Some ``rows`` (k,) of a table, in random order, and how often each was seen there, ``weight`` (k,)."""
+
+    rows: np.ndarray
+    weight: np.ndarray
+
+    def mean(self, values: np.ndarray) -> float:
+        """Of ``values`` (k,), one for each row."""
+        return float(np.average(values, weights=self.weight))
+
+
+@dataclass(frozen=True, eq=False)
+class Deal:
+    """The rows of a table in random order, each as often as it was seen; ``weight`` (n,)."""
+
+    weight: np.ndarray
+    seed: int
+
+    @cached_property
+    def copies(self) -> np.ndarray:
+        """As how many rows each row is dealt out, (n,)."""
+        return np.clip(np.ceil(self.weight), 1, MOST_COPIES).astype(int)
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """The rows as they are dealt, (N,)."""
+        order = np.random.default_rng(self.seed).permutation(int(self.copies.sum()))
+        return np.searchsorted(np.cumsum(self.copies), order, side="right")
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def part(self, which: slice) -> Part:
+        """Those that were dealt so, each once."""
+        rows, first, copies = np.unique(self.order[which], return_index=True, return_counts=True)
+        kept = np.argsort(first)
+        weight = copies * self.weight[rows] / self.copies[rows]
+        return Part(rows[kept], weight[kept])
+
+    @property
+    def whole(self) -> Part:
+        return Part(np.arange(len(self.weight)), self.weight)
+
+    @property
+    def written_out(self) -> np.ndarray:
+        """All rows in their own order; where some were seen more than once, that often, but not too many."""
+        if len(self.order) == len(self.weight):
+            return np.arange(len(self.weight))
+        return np.sort(self.order[:MOST_ROWS])
