@@ -112,7 +112,7 @@ def test_classes_and_counts_have_losses_of_their_own(table, loss, of_g):
 
 
 def test_rows_that_are_seen_again_and_again_stay_together():
-    """Were their copies dealt into all folds, g would tell which fold a row is in, and so what is not in it."""
+    """Were their copies dealt into all folds, g would tell which fold a row is in."""
     rng = np.random.default_rng(0)
     kinds = rng.standard_normal((150, 3))
     X = np.concatenate([np.repeat(kinds[:100], 8, axis=0), np.repeat(kinds[100:], 2, axis=0)])

@@ -49,7 +49,7 @@ def test_a_row_does_not_enter_its_own_mean_where_few_rows_share_its_value():
     fold = np.random.default_rng(0).permutation(len(y)) % 5
     alike = (code == 1) & (np.arange(len(y)) != row)
     told = after.X[:, 3] - before.X[:, 3]
-    # Rows of its own fold are told what it is told itself, in which its target is not; all others are told of it.
+    # Rows of its own fold are told what it is told itself, without its target; all others are told of it.
     np.testing.assert_array_equal(told[alike & (fold == fold[row])], told[row])
     assert np.all(told[alike & (fold != fold[row])] > told[row] + 0.1)
 

@@ -4,9 +4,9 @@
 
 A kernel is smooth in x and cannot tell a value from the next one. Where training rows show that the mean at a
 value tells more than those at the values beside it, the mean becomes an input of its own. A training row gets
-it from the rows of other folds, so that its own target does not enter its inputs, unless the value has so many
-rows that its own hardly matters: these get the mean of all, as new rows do. Means that differ by fold would tell
-which fold a row is in, and so which targets are not in its mean.
+it from the rows of other folds, so that its own target does not enter its inputs. Where a value has so many
+rows that one of them hardly matters, all get the mean of all, as new rows do: means that differ by fold would
+tell which fold a row is in, and so which targets are not in its mean.
 """
 
 from __future__ import annotations
