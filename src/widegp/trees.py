@@ -194,7 +194,7 @@ def too_few_kinds(X: np.ndarray) -> bool:
 
 
 def _folds(keys: np.ndarray, weight: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The fold of each row, (n,): at random, the same for rows that are equal and seen FOLDS times or more."""
+    """The fold of each row, (n,): at random, the same for equal rows that are seen FOLDS times or more."""
     alone = rng.permutation(len(keys)) % FOLDS
     kinds, kind = np.unique(keys, return_inverse=True)
     together = rng.permutation(len(kinds)) % FOLDS
