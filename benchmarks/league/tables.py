@@ -81,11 +81,13 @@ class Task:
     def numbers(self) -> tuple[np.ndarray, np.ndarray]:
         """X (n, I) and X_test (q, I) of float64.
 
-        A table with text goes through `widegp.TableEncoder`, which learns from the training rows alone; this
-        is what every model gets that does not take categories itself.
+        A table with text or gaps goes through `widegp.TableEncoder`, which learns from the training rows
+        alone; this is what every model gets that does not take categories itself.
         """
         if all(pd.api.types.is_numeric_dtype(column) for _, column in self.X.items()):
-            return self.X.to_numpy(float), self.X_test.to_numpy(float)
+            parts = self.X.to_numpy(float), self.X_test.to_numpy(float)
+            if not any(np.isnan(part).any() for part in parts):
+                return parts
         from widegp import TableEncoder
 
         encoder = TableEncoder()
