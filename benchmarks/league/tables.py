@@ -103,8 +103,8 @@ class Task:
         for name, column in whole.items():
             if pd.api.types.is_numeric_dtype(column):
                 continue
-            dates = pd.to_datetime(column, errors="coerce", format="ISO8601")
-            days = (dates - pd.Timestamp("2000-01-01")).dt.days
+            dates = pd.to_datetime(column, errors="coerce", format="ISO8601", utc=True)
+            days = (dates - pd.Timestamp("2000-01-01", tz="UTC")).dt.days
             whole[name] = days.astype(float) if dates.notna().all() else column.astype("category")
         return whole.iloc[: len(self.X)], whole.iloc[len(self.X) :]
 
