@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 from peers_shared import NAMES, Trace, start, task
 
-from widegp.measure import PeakMemory, timed, versions, vfe_products
+from widegp.machine import versions
+from widegp.measure import PeakMemory, timed, vfe_products
 
 PEERS = ("gpflow", "gpytorch")
 MARK = "RESULT "

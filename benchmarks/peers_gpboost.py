@@ -13,7 +13,7 @@ import numpy as np
 from peers_shared import scores
 from tables import load
 
-from widegp.measure import versions
+from widegp.machine import versions
 
 PACKAGES = ("gpboost",)
 RANK, NEIGHBORS, PREDICT_NEIGHBORS = 200, 30, (60, 400)

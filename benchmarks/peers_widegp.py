@@ -13,7 +13,8 @@ from tables import load
 
 from widegp.approximations.evaluation import Observed
 from widegp.kernels import Mixed
-from widegp.measure import Setting, likelihood, versions
+from widegp.machine import versions
+from widegp.measure import Setting, likelihood
 from widegp.progress import Progress
 
 PACKAGES = ("widegp", "numba")

@@ -41,7 +41,7 @@ import pandas as pd
 from benchmarks.tables import frame_and_test, load
 from widegp import TableModel, WideGPRegressor, forests
 from widegp.fitted import FittedGP
-from widegp.measure import peak_bytes
+from widegp.machine import peak_memory
 from widegp.trees import TreesInput
 
 HELD = 1500
@@ -196,7 +196,7 @@ def watched(model: str, table: str, out: str) -> None:
         def __exit__(self, *_: object) -> None:
             done, total = self.seen[-1][0], self.seen[-1][1]
             _, elapsed, left = next(seen for seen in self.seen if seen[0] >= done / 10)
-            peak = peak_bytes()
+            peak = peak_memory() or 0
             told = {"seconds": total, "elapsed": elapsed, "left": left, "took": total - elapsed, "peak": peak}
             print(json.dumps(told))
 

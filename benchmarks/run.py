@@ -15,7 +15,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from widegp.measure import machine, versions
+from widegp.machine import versions
+from widegp.measure import machine
 
 HERE = Path(__file__).resolve().parent
 STORE, PAGE = HERE / "results.json", HERE / "RESULTS.md"

@@ -12,6 +12,7 @@ from benchmarks.run import CLOSE, OPEN, section, with_section
 from widegp import measure
 from widegp.compute.native import NativeBackend
 from widegp.kernels import Mixed
+from widegp.machine import versions
 from widegp.measure import (
     PeakMemory,
     Setting,
@@ -21,7 +22,6 @@ from widegp.measure import (
     full_scale_products,
     table,
     timed,
-    versions,
     vfe_products,
 )
 

@@ -33,7 +33,8 @@ from benchmarks.league.models import MODELS
 from benchmarks.league.peers import library_folder, unpacked
 from benchmarks.league.records import Job
 from benchmarks.league.tables import TABLES
-from widegp.measure import machine, versions
+from widegp.machine import versions
+from widegp.measure import machine
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_S = 0.2

@@ -8,20 +8,19 @@ from __future__ import annotations
 import os
 import platform
 import re
-import resource
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from widegp.machine import peak_memory, versions
 
 INPUTS = 50
 NOISE = 0.1
@@ -30,7 +29,6 @@ NOISE_SHARE = 0.1
 HIDDEN_UNITS = 50
 # Products of more rows are measured with so many, and scaled up.
 PRODUCT_ROWS = 20_000
-LIBRARIES = ("widegp", "numpy", "scipy", "numba", "jax", "scikit-learn", "faiss-cpu")
 
 
 def table(rows: int, inputs: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -79,21 +77,10 @@ class PeakMemory:
     def __init__(self) -> None:
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
-        self.start = peak_bytes()
+        self.start = (peak_memory() or 0)
 
     def bytes(self) -> int:
-        return max(0, peak_bytes() - self.start)
-
-
-def peak_bytes() -> int:
-    """The most resident memory that this process has had."""
-    # ru_maxrss of a child process begins at its parent's memory; VmHWM does not.
-    with suppress(OSError):
-        found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-        if found:
-            return int(found[1]) * 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+        return max(0, (peak_memory() or 0) - self.start)
 
 
 @dataclass(frozen=True)
@@ -251,7 +238,7 @@ def machine() -> dict[str, Any]:
         "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         "system": platform.platform(terse=True),
         "python": platform.python_version(),
-        "versions": versions(LIBRARIES),
+        "versions": versions(),
     }
 
 
@@ -259,15 +246,6 @@ def _memory_gib() -> float | None:
     with suppress(ValueError, OSError, AttributeError):
         return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
     return None
-
-
-def versions(names: Sequence[str]) -> dict[str, str]:
-    """Installed versions by name; what is absent is left out."""
-    found = {}
-    for name in names:
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
 
 
 def _processor() -> str:

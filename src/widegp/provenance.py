@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import platform
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from importlib import metadata
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
@@ -15,10 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from widegp.approximations.registry import approximation
 from widegp.data.errors import quoted
 from widegp.data.tables import TableSource
+from widegp.machine import peak_memory, versions
 from widegp.notices import in_words
 from widegp.table_split import Split, TableSettings
-
-LIBRARIES = ("widegp", "numpy", "scipy", "scikit-learn", "jax", "numba", "pyarrow")
 
 
 def of_table(table: TableSource, rows: int) -> dict[str, Any]:
@@ -49,27 +46,7 @@ def of_choice(model: Any) -> dict[str, Any]:
 
 def of_machine() -> dict[str, Any]:
     """Versions and memory."""
-    return {"peak_memory": peak_memory(), "versions": versions()}
-
-
-def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that decide the digits of a fit."""
-    found = {"python": platform.python_version()}
-    for name in LIBRARIES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def peak_memory() -> int | None:
-    """The largest resident memory of this process so far, in bytes; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return {"peak_memory": peak_memory(), "versions": {"python": platform.python_version(), **versions()}}
 
 
 def remarks(split: Split) -> list[str]:

@@ -7,6 +7,7 @@ import platform
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from widegp.machine import versions
 from widegp.paper import figures, words
 from widegp.paper.comparison import MISS, PASS, Comparison
 from widegp.paper.published import TABLES
@@ -134,8 +135,6 @@ def _notes(report: Report) -> list[str]:
 
 
 def _facts(report: Report) -> list[tuple[str, str]]:
-    from widegp.provenance import versions
-
     plan = report.plan
     return [
         ("date", report.date),
@@ -144,5 +143,6 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         ("sound default", f"full-scale, rank {plan.rank}, {plan.neighbors} neighbours,"
                           f" {plan.predict_neighbors} when predicting"),
         ("machine", f"{platform.machine()}, {os.cpu_count()} cores"),
-        *((name, version) for name, version in versions().items()),
+        ("python", platform.python_version()),
+        *versions().items(),
     ]  # fmt: skip
