@@ -35,7 +35,7 @@ TRIAL_GAIN = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Growth:
+class GrownTrees:
     """Trees for the rows X (n, I) of a whole table, each grown once; ``target`` (n, J): what each of them
     predicts.
     """
@@ -66,7 +66,7 @@ class Chosen:
     trial : it, fitted to a part of the rows, or to all of a small table.
     candidate : the moves that led to it.    verdicts : on all that was tried, in order.
     scaler : of inputs by rank, where these were chosen.    trees : the inputs that boosted trees add, if any.
-    growth : grows them again on more rows.
+    grown_trees : grows them again on more rows.
     search : in which it was found.
     """
 
@@ -76,7 +76,7 @@ class Chosen:
     scaler: QuantileScaler | None
     search: Search
     trees: TreesInput | None = None
-    growth: Growth | None = None
+    grown_trees: GrownTrees | None = None
 
     @property
     def power(self) -> float | None:

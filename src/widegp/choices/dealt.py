@@ -1,8 +1,8 @@
 """Rows dealt out at random to parts of a table that are fitted, compared and held out.
 
-Under a likelihood that is not Gaussian rows that repeat, target included, are one row with a weight w. It is
-dealt out as so many rows: were it in one part alone, then held-out rows would be those of which nobody has
-seen the like.
+Under a likelihood that is not Gaussian, equal rows, target included, are one row of weight w. It is dealt out
+as about w rows, at most MOST_COPIES: new rows may repeat known ones, and with all copies in one part no
+held-out row would be like a fitted one.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from widegp.noise_model import LeftOut
 from widegp.tails import MOST_PARTS, NORMAL, Tails, judged_tails, tails_together
 
 if TYPE_CHECKING:
-    from widegp.choices.whole import Stage
+    from widegp.choices.whole import WholeFit
 
 # Standard errors by which an average with a further fit must be better: fewer than CERTAIN, since averages
 # seldom lose.
@@ -38,15 +38,15 @@ class Judged:
     """A fit of the whole table, and how rows that were left out of their prediction do under it.
 
     words : how it differs from the first.    left_out : these rows.
-    bold : whether it must be better for certain to be taken. So must a metric of a higher power: gradients
-        have seen the targets of left-out rows too, which flatters a metric the more, the more is learned.
+    must_be_sure : taken only if better for certain, like a metric of a higher power: its gradients have seen
+        the targets of left-out rows, which flatters a metric the more, the more is learned.
     residual, log_density : (q,) each, of the standardised targets; the latter under the tails of these rows,
         where tails that judge a row were learned from others.
     tails : those of all these rows, None where they are normal.
     log_scale : (q,), from the density of a score to that of its target.
     """
 
-    stage: Stage
+    stage: WholeFit
     words: str
     left_out: LeftOut
     residual: np.ndarray
@@ -54,10 +54,10 @@ class Judged:
     log_scale: np.ndarray
     tails: Tails | None
     notes: tuple[str, ...] = ()
-    bold: bool = False
+    must_be_sure: bool = False
 
     @classmethod
-    def of(cls, stage: Stage, words: str, rows: np.ndarray, tailed: bool) -> Self:
+    def of(cls, stage: WholeFit, words: str, rows: np.ndarray, tailed: bool) -> Self:
         left_out, problem, values = stage.left_out(rows), stage.fitted.objective.problem, stage.fitted.values
         law = judged_tails(left_out.scores(), MOST_PARTS if tailed else 0)
         warped, sd = problem.warped(values), np.sqrt(left_out.latent + left_out.noise)
@@ -82,7 +82,7 @@ class Judged:
         share = best_shares(several)
         density = logsumexp([one.log_density for one in several], axis=0, b=share[:, None])
         residual = np.tensordot(share, [one.residual for one in several], axes=1)
-        return replace(self, log_density=density, residual=residual, bold=False)
+        return replace(self, log_density=density, residual=residual, must_be_sure=False)
 
     @property
     def score(self) -> float:
@@ -95,7 +95,7 @@ class Judged:
         rmse = float(np.sqrt(np.mean(self.residual**2) / np.mean(other.residual**2))) - 1
         error = float(gain.std() / np.sqrt(len(gain)))
         certain = gain.mean() > CERTAIN * error
-        kept = self.score > other.score and rmse <= LARGEST_LOSS and (certain or not self.bold)
+        kept = self.score > other.score and rmse <= LARGEST_LOSS and (certain or not self.must_be_sure)
         return ChangeVerdict(self.words, -float(gain.mean()), error, rmse, kept)
 
 

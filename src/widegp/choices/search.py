@@ -285,8 +285,8 @@ def judged_rows(n_rows: int, seed: int) -> np.ndarray:
     """Rows by which fits of the whole table are judged, sorted: at most a third, and `JUDGED_ROWS`.
 
     Of a large table they are among those that `splits` holds out, and among those that decide. Trees beside
-    the inputs must not have seen them: what a tree says of a row depends on the targets of the rows that grew
-    it, so that the others would tell of a row that is left out of the prediction alone.
+    the inputs must not have seen them: the inputs that such trees give to other rows would reveal the target
+    of a row that is left out of the prediction alone.
     """
     order = np.random.default_rng(seed).permutation(n_rows)
     count, size = folds(n_rows)

@@ -47,8 +47,8 @@ STOPPED = "Further iterations would predict left-out rows worse; the fit is left
 
 
 class Begin(NamedTuple):
-    """Where a fit begins: values and, if known, the curvature there; whether it first goes through ``parts``
-    of the table; after how many iterations it ends, where that is not left to its settings.
+    """Where a fit begins: ``values`` and the ``curvature`` there, None if unknown. ``parts`` : whether parts
+    of the table are fitted first. ``limit`` : iterations at most; None leaves them to the settings.
     """
 
     values: Values
@@ -57,7 +57,7 @@ class Begin(NamedTuple):
     limit: int | None = None
 
     @classmethod
-    def at(cls, stage: Stage, limit: int | None = None) -> Self:
+    def at(cls, stage: WholeFit, limit: int | None = None) -> Self:
         """The optimum of another fit."""
         return cls(stage.fitted.values, stage.fitted.optimum.curvature, False, limit)
 
@@ -66,7 +66,7 @@ Fit = Callable[[Builder, Problem, Begin], Fitted]
 
 
 @dataclass(frozen=True)
-class Stage:
+class WholeFit:
     """A fit of the ``whole`` table under a form."""
 
     whole: Whole
@@ -159,14 +159,14 @@ class Whole:
     def words(self) -> str:
         return "the first fit" if self.chosen.trees is None else "trees beside the inputs"
 
-    def fitted(self, form: Form, begin: Begin) -> Stage:
+    def fitted(self, form: Form, begin: Begin) -> WholeFit:
         """The table under a form."""
         X = self.X if form.linear is None else self.X @ form.linear
         problem = replace(self.problem, spread=None if form.noise is None else form.noise.spread(X))
         builder = self.build(X)
-        return Stage(self, form, builder, self.fit(builder, problem, begin))
+        return WholeFit(self, form, builder, self.fit(builder, problem, begin))
 
-    def with_metric(self, stage: Stage, power: float) -> Form:
+    def with_metric(self, stage: WholeFit, power: float) -> Form:
         """The metric of the gradients at rows of the whole table, in place of that of a part."""
         some = np.random.default_rng(self.seed).permutation(len(self.X))[:GRADIENT_ROWS]
         return stage.form.under(learned_map(stage.moment(some), self.X[some], power))
@@ -244,8 +244,8 @@ def _of_all_rows(judged: Judged) -> Judged:
     stage, whole = judged.stage, judged.stage.whole.part_of
     if whole is None:
         return judged
-    if whole.chosen.growth is not None:
-        whole = whole.with_trees(whole.chosen.growth.without_judged_rows)
+    if whole.chosen.grown_trees is not None:
+        whole = whole.with_trees(whole.chosen.grown_trees.without_judged_rows)
     # A fit that got worse by going on keeps its parameters; one judged early gets TRIED more iterations.
     limit = {Reason.JUDGED: 0, Reason.MAX_ITER: TRIED}.get(stage.fitted.optimum.reason)
     stage = whole.fitted(stage.form, Begin.at(stage, limit))
@@ -260,9 +260,9 @@ def _grown_on_all(judged: Judged) -> Judged:
     Rows cannot judge trees that have seen them: verdict, share and tails remain.
     """
     stage, whole = judged.stage, judged.stage.whole
-    if whole.chosen.growth is None or len(whole.judged) < FEW_UNSEEN * len(whole.X):
+    if whole.chosen.grown_trees is None or len(whole.judged) < FEW_UNSEEN * len(whole.X):
         return judged
-    whole = whole.with_trees(whole.chosen.growth.of_all)
+    whole = whole.with_trees(whole.chosen.grown_trees.of_all)
     conditioned = whole.fitted(stage.form, Begin.at(stage, limit=0))
     return replace(judged, stage=conditioned.ended_by(stage.fitted.optimum.reason))
 
@@ -287,17 +287,18 @@ def _decided(rivals: Sequence[Whole]) -> list[Judged]:
     made: list[Judged] = []
     verdicts: list[ChangeVerdict] = []
 
-    def tried(whole: Whole, form: Form, begin: Begin, words: str, bold: bool = False) -> None:
+    def tried(whole: Whole, form: Form, begin: Begin, words: str, must_be_sure: bool = False) -> None:
         stage = whole.fitted(form, begin)
-        made.append(replace(Judged.of(stage, words, whole.judged, whole.varying), bold=bold))
+        made.append(replace(Judged.of(stage, words, whole.judged, whole.varying), must_be_sure=must_be_sure))
         if len(made) > 1:
             verdicts.append(made[-1].beside(_best(made[:-1])))
 
     for whole in rivals:
-        tried(whole, whole.chosen.trial.form, whole.begin, whole.words, bold=whole.chosen.trees is not None)
+        trees = whole.chosen.trees is not None
+        tried(whole, whole.chosen.trial.form, whole.begin, whole.words, must_be_sure=trees)
         if (weighed := whole.by_input()) is not None:
             begin, words = Begin(weighed.values, weighed.curvature), "one variance per input at all rows"
-            tried(whole, weighed.form, begin, words, bold=True)
+            tried(whole, weighed.form, begin, words, must_be_sure=True)
     if not rivals[0].large:
         return averaged(_best(made), made, verdicts)
     best = _best(made)
@@ -309,7 +310,7 @@ def _decided(rivals: Sequence[Whole]) -> list[Judged]:
         if power > POWERS[0] and _best(made).stage.form.linear is None:
             break  # Neither the metric of a part nor a mild one of all rows is better than none.
         words, begin = f"metric of gradients^{2 * power:g} at all rows", Begin.at(best.stage, TRIED)
-        tried(whole, whole.with_metric(best.stage, power), begin, words, bold=power > POWERS[0])
+        tried(whole, whole.with_metric(best.stage, power), begin, words, must_be_sure=power > POWERS[0])
     for one in _worth_noise(made):
         form = one.stage.whole.with_noise(one)
         if form is not one.stage.form:

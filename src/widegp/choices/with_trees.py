@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from widegp.choices.chosen import Chosen, Growth, choose_on
+from widegp.choices.chosen import Chosen, GrownTrees, choose_on
 from widegp.choices.metric import beside_trees
 from widegp.choices.search import Asked, deciding_rows, judged_rows
 from widegp.choices.trials import Bench, Form
@@ -37,8 +37,8 @@ def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
     target = np.column_stack([problem.y, problem.y, *warped])
     # As many rows as fits without trees will have seen when they are compared, less those that compare.
     deciding = deciding_rows(len(X), bench.seed)
-    growth = Growth(X, target, bench.seed)
-    trees = growth.on(np.setdiff1d(deciding, judged_rows(len(X), bench.seed)))
+    grown_trees = GrownTrees(X, target, bench.seed)
+    trees = grown_trees.on(np.setdiff1d(deciding, judged_rows(len(X), bench.seed)))
     rows = trees.training(X, deciding)
     errors = np.std(problem.y[deciding] - trees.scale[0] * rows[deciding, X.shape[1]])
     if errors > HOPELESS * np.sqrt(np.mean(chosen.candidate.squares)):
@@ -49,4 +49,4 @@ def with_trees(bench: Bench, chosen: Chosen, asked: Asked) -> Chosen | None:
     again = asked._replace(inputs=form.inputs, briefly=True)
     linear = beside_trees(form.linear, X, trees.columns)
     found = choose_on(bench, start, again, Form(form.inputs, linear=linear))
-    return replace(found, trees=trees, growth=growth, scaler=chosen.scaler)
+    return replace(found, trees=trees, grown_trees=grown_trees, scaler=chosen.scaler)
