@@ -309,7 +309,7 @@ class TestBadFiles:
     ])  # fmt: skip
     def test_forged_contents_with_a_right_checksum(self, file, change):
         file.write_bytes(persist._seal(header_of(file) | change, arrays_in(file)))
-        refused(file, "contents make none")
+        refused(file, "contents are not valid")
 
 
 class TestSaving:

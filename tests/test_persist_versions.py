@@ -94,7 +94,7 @@ class TestTablePart:
         path = tmp_path / "model.widegp"
         persist.save_model(vfe, path, self.PART)
         path.write_bytes(persist._seal(header_of(path) | change, arrays_in(path)))
-        with pytest.raises(ModelFileError, match="contents make none"):
+        with pytest.raises(ModelFileError, match="contents are not valid"):
             persist.load_with_table(path, WideGPRegressor)
         assert_same_model(widegp.load(path), vfe)
 

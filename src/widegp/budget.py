@@ -81,7 +81,7 @@ def predicted_time(costs: Mapping[float, float], value: float) -> float:
     exponent = FIRST_EXPONENT
     if len(recent) > 1:
         x = np.log(recent)
-        # A clock may read zero for a trifle, and a trifle has no logarithm.
+        # A clock may read zero for a trifle, and zero has no logarithm.
         t = np.log([max(costs[u], 1e-9) for u in recent])
         x = x - x.mean()
         exponent = max(0.0, float(x @ t / (x @ x)))

@@ -148,7 +148,7 @@ class WideGPClassifier(SaveMixin, SetsMixin, ClassifierMixin, BaseEstimator):
             return Response(two, codes, two.level(codes, weight=weight), weight)
         if self.link != "logit":
             raise ValueError(
-                f"link={self.link!r} is of two classes and y has {len(self.classes_)}; use link='logit'."
+                f"link={self.link!r} serves two classes and y has {len(self.classes_)}; use link='logit'."
             )
         several = Softmax(len(self.classes_))
         return ClassResponse(several, codes, several.level(codes, weight), weight)

@@ -27,7 +27,7 @@ from widegp.table_split import Split
 
 PREDICTING, SHUFFLING = "predicting the held-out rows", "shuffling the columns"
 BOOSTING, CONDITIONING = "gradient boosting beside it", "conditioning on all rows"
-# Seconds of boosting, whatever the table, and for each number of it: 100 trees on one core of 2020 or later.
+# Seconds of boosting: fixed, and per number, up to BOOSTING_CELLS; 100 trees, one core of 2020 or later.
 BOOSTING_FIXED, BOOSTING_EACH, BOOSTING_CELLS = 0.5, 1e-6, 5_000_000
 # Shares of a budget: what the fit gets at least, and what is left of the rest that predictions may take.
 LEAST_FIT, PREDICTED = 0.3, 0.6

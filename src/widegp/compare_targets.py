@@ -55,7 +55,7 @@ class ClassScore:
 def compare_classes(
     split: Split, settings: dict[str, Any], target: Classes, seed: int = 0, progress: Listener | None = None
 ) -> Iterator[ClassScore]:
-    """Of targets 0, ..., C - 1."""
+    """A score per model of classes 0, ..., C - 1."""
     if len(np.unique(split.y_test)) < 2:
         raise ValueError("The held-out rows are all of one class; hold out more rows.")
     C = len(target.classes)
@@ -148,7 +148,7 @@ def compare_counts(
     split: Split, settings: dict[str, Any], target: OneNumber, level: float = 0.95, seed: int = 0,
     progress: Listener | None = None,
 ) -> Iterator[CountScore]:  # fmt: skip
-    """Of counts. A baseline predicts means; the dispersion about them is that of cross-validated ones."""
+    """A score per model of counts; a baseline's dispersion is estimated from cross-validated means."""
     for name, make in COUNT_BASELINES.items():
         found, spent = _timed(name, partial(_dispersed, split, make(seed), seed), progress)
         yield found.score(name, split.y_test, level, spent)

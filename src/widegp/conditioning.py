@@ -116,7 +116,7 @@ class TrainingRows:
 
     @property
     def index(self) -> NeighborIndex:
-        """Of the rows where the kernel puts them."""
+        """Finds the nearest of `points`; built once."""
         if self._index is None:
             self._index = NeighborIndex(self.points, laid=self.laid)
         return self._index

@@ -160,13 +160,18 @@ class ClassCalibration:
         return rank(self.n_rows, level) / (self.n_rows + 1)
 
 
+def check_level(level: float) -> None:
+    """Raises unless an interval can have this probability."""
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie strictly between 0 and 1; got {level}.")
+
+
 def rank(n_rows: int, level: float) -> int:
     """k = ceil((c + 1) level) for c = ``n_rows``; k = c + 1 means an infinite interval.
 
     ``level`` is taken as the decimal it is written as: in floating point 100 x 0.55 exceeds 55.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie strictly between 0 and 1; got {level}.")
+    check_level(level)
     return math.ceil((n_rows + 1) * Fraction(repr(float(level))))
 
 

@@ -28,8 +28,8 @@ EVALUATIONS_PER_ITERATION = 1.17
 # Predictions are right to within this factor: how many evaluations a table takes is what is least known.
 WITHIN = 2.0
 
-# Of a cell, in multiply-adds: what putting a candidate in order takes, and its factor and inverse, a sixth of
-# a cube each, at a third of the speed of products. So cells of 800 rows at rank 200 take 27 ms of two cores.
+# Multiply-adds in a cell: RANKED to rank a candidate, CUBES m^3 to factorise and invert its m rows (m^3 / 6
+# each, at a third of the speed of products). So cells of 800 rows at rank 200 take 27 ms of two cores.
 RANKED, CUBES = 150, 1.0
 
 # Libraries and compiled code that a first fit loads, and the tables of distances, factors and covariances of

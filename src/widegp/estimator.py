@@ -100,10 +100,10 @@ class WideGPRegressor(SaveMixin, RegressorMixin, BaseEstimator):
         ``"logit"`` and ``"probit"`` are of targets 0 and 1; `WideGPClassifier` takes any classes.
     posterior : ``"map"``, predictions at the mode of the parameters; ``"laplace"``, averaged over a few
         points with the moments of importance-weighted draws, or around the mode where these fail;
-        ``"sample"``, over draws of NUTS (needs numpyro); ``"auto"``, where an exact fit has at most 300 rows,
-        as ``"laplace"``, above 60 around the mode, and over one variance for all inputs and one for each, of
-        K_mix and ``"rbf"`` where no kernel is named, by held-out rows or evidence; else ``"map"``, or the
-        average with another fit that left-out rows prefer.
+        ``"sample"``, over draws of NUTS (needs numpyro); ``"auto"``: exact fits of at most 300 rows as
+        ``"laplace"``, around the mode above 150 rows or 12 parameters, and over metrics and kernels (K_mix,
+        ``"rbf"``) where these are left open, by held-out rows or evidence; others ``"map"``, or the average
+        with another fit that left-out rows prefer.
 
     Attributes
     ----------
@@ -229,7 +229,7 @@ class WideGPRegressor(SaveMixin, RegressorMixin, BaseEstimator):
     def plain(cls, *given: Any, **changes: Any) -> Self:
         """The kernel as it is: standardised inputs, one sigma_u2 for all directions, one noise, no warp.
 
-        Arguments are those of the class, and go before.
+        Arguments of the class override these.
         """
         settings: dict[str, Any] = {
             "metric": "iso", "noise": "constant", "scale_inputs": "standard", "target_transform": None,

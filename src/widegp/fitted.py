@@ -104,7 +104,7 @@ class FittedGP:
 
     @cached_property
     def models(self) -> tuple[FittedGP, ...]:
-        """The models over which predictions are averaged, each at fixed parameters; this one where it is one.
+        """The models over which predictions are averaged, each at fixed parameters; itself if it has none.
 
         They share engine and settings with this one, and are not part of a pickle or a file.
         """
@@ -264,7 +264,7 @@ class FittedGP:
         if self.rows is None:
             raise ValueError(
                 f"The model is fitted by {self.approximation!r} and predicts without neighbours;"
-                " leave out --predict-neighbors."
+                " leave out predict_neighbors."
             )
         changed: dict[str, Any] = {"count": count, "_cells": None}
         members = tuple(replace(m, rows=m.rows and replace(m.rows, **changed)) for m in self.members)

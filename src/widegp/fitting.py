@@ -43,7 +43,7 @@ from widegp.inference.theta import FEW_ROWS, METHODS, Averaged, averages, densit
 from widegp.inference.watch import Watch
 from widegp.kernels.base import Kernel, check_inputs
 from widegp.kernels.registry import named
-from widegp.latent_fit import fit_response
+from widegp.latent_fit import fit_response, weighs_inputs
 from widegp.progress import Listener, print_line
 from widegp.tails import NORMAL
 from widegp.training_table import AboutRows, TrainingTable, training_table
@@ -82,33 +82,32 @@ def fit_model(
     return model.predicting_on(make_engine(settings.engine, settings.backend))
 
 
-def builder_of(settings: Any, rows: np.ndarray, seed: int) -> Builder:
-    """Of the scaled ``rows`` (n, I), with the dials, backend and engine of the settings."""
+def builder_of(settings: Any, rows: np.ndarray, seed: int, journal: Journal | None = None) -> Builder:
+    """Of the scaled ``rows`` (n, I), with the dials, backend and engine of the settings; a ``journal`` knows
+    the dials of the fit that it goes on with.
+    """
     engine = make_engine(settings.engine, settings.backend)
     kernel, _ = started(settings, rows)
     backend = choose_backend(kernel, backend_for(engine, settings.backend))
-    return Builder(rows, _resolved(settings, rows, kernel, backend, None, seed), backend, seed, engine)
+    return Builder(rows, _resolved(settings, rows, kernel, backend, journal, seed), backend, seed, engine)
 
 
 def _fit_gaussian(settings: Any, table: TrainingTable, seed: int, watch: Watch) -> FittedGP:
-    engine = make_engine(settings.engine, settings.backend)
-    rows = table.X
-    kernel, _ = started(settings, rows)
-    backend = choose_backend(kernel, backend_for(engine, settings.backend))
     journal = _journal(settings, table, seed)
-    dials = _resolved(settings, rows, kernel, backend, journal, seed)
+    builder = builder_of(settings, table.X, seed, journal)
     # Where choices are made, rows that repeat are held out one by one: new rows will repeat them too.
     chooses = _choices(settings).open and table.weight is None and len(table.y) >= LEAST_ROWS
-    if approximation(dials.name).exact and not (chooses or is_mapped(rows)):
+    if builder.approximation.exact and not (chooses or is_mapped(table.X)):
         table = table.merged()
-    builder = Builder(table.X, dials, backend, seed, engine)
+        builder = replace(builder, X=table.X)
     spent = journal.seconds() if journal else time.perf_counter() - watch.began
     run = Run(_settings(settings, spent, seed), watch, journal=journal)
     whole = _table_fit(settings, table, builder, run)
     if _has_rival(settings, builder):
-        own = replace(builder, backend=choose_backend(named(RIVAL), backend_for(engine, settings.backend)))
+        name = backend_for(builder.engine, settings.backend)
+        own = replace(builder, backend=choose_backend(named(RIVAL), name))
         whole = replace(whole, rival=_table_fit(settings, table, own, run, RIVAL))
-    with backend.scope(), (whole.rival or whole).builder.backend.scope():
+    with builder.backend.scope(), (whole.rival or whole).builder.backend.scope():
         estimate = whole.estimate(_choices(settings), settings.posterior == "auto")
         model = _averaged(settings, estimate, table)
     if settings.priors == "paper" and "sigma_eps2" in whole.start:
@@ -124,7 +123,7 @@ def _table_fit(
     kernel, start = started(settings, rows, kernel_name)
     scale = {"offset": scaler.mean, "scale": scaler.sd}
     own, noise = (settings.priors, kernel, rows.shape[1]), float(start["sigma_eps2"])
-    priors, by_input = (resolve_priors(*own, each, noise) for each in (_by_input(settings), True))
+    priors, by_input = (resolve_priors(*own, each, noise) for each in (weighs_inputs(settings), True))
     target = scaler.transform(table.y)
     problem = Problem(kernel, target, make_warp("none", **scale), priors, weight=table.weight)
     if table.noise is not None:
@@ -144,12 +143,8 @@ def _has_rival(settings: Any, builder: Builder) -> bool:
     return few and left and usual and backend_for(builder.engine, settings.backend) != "native"
 
 
-def _by_input(settings: Any) -> bool:
-    return settings.ard or settings.metric == "ard"
-
-
 def _choices(settings: Any) -> Asked:
-    metric = "ard" if _by_input(settings) else settings.metric
+    metric = "ard" if weighs_inputs(settings) else settings.metric
     inputs, warp = settings.scale_inputs or "none", settings.target_transform or "none"
     return Asked(inputs, warp, metric, settings.noise, settings.trees)
 
@@ -175,7 +170,7 @@ def _resolved(
     def choose() -> dict[str, Any]:
         return asdict(
             choose_dials(
-                _dials(settings), len(rows), rows.shape[1], _by_input(settings), settings.budget,
+                _dials(settings), len(rows), rows.shape[1], weighs_inputs(settings), settings.budget,
                 lambda: calibrate(rows, kernel, backend, seed),
             )
         )  # fmt: skip
@@ -212,7 +207,7 @@ def started(settings: Any, rows: np.ndarray, name: str | None = None) -> tuple[K
     with backend.scope():
         mean = float(np.mean(np.asarray(backend.diagonal(kernel, some))))
     noise = float(given.get("sigma_eps2", settings.noise_fraction * mean))
-    return kernel, start_values(kernel, noise, np.zeros(0), n_inputs if _by_input(settings) else None)
+    return kernel, start_values(kernel, noise, np.zeros(0), n_inputs if weighs_inputs(settings) else None)
 
 
 def _dials(settings: Any) -> Dials:
@@ -310,8 +305,8 @@ def _averaged(settings: Any, estimate: Estimate, table: TrainingTable) -> Fitted
 
 
 def _shares(known: list[tuple[Estimate, Averaged]]) -> np.ndarray:
-    """Of fits of the same rows in their average, (k,), those of a kernel one after the other: by held-out
-    rows and evidence, or by the evidence alone where none were held out.
+    """The share (k,) of each fit in the average, fits of one kernel side by side: by held-out rows and
+    evidence, or by evidence alone where none were held out.
     """
     shares = evidence_shares([theta.posterior.evidence for _, theta in known])
     names = [one.kernel_name for one, _ in known]

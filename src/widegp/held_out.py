@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from widegp import metrics
-from widegp.conformal import ClassCalibration
+from widegp.conformal import ClassCalibration, check_level
 from widegp.estimator import WideGPRegressor
 from widegp.metrics.classes import floored
 from widegp.predictive import Predictive
@@ -62,8 +62,7 @@ class HeldOut:
     ) -> Self:
         """The same from predictions of the rows where y (q,) was observed."""
         y = _observed(y)
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie strictly between 0 and 1; got {level}.")
+        check_level(level)
         if len(predictive) != len(y):
             raise ValueError(f"X has {len(predictive)} rows and y has {len(y)}; pass one y per row of X.")
         lower, upper = predictive.interval(level)

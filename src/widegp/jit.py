@@ -13,7 +13,7 @@ try:
     from numba import get_num_threads, njit
 
     COMPILED = True
-except ImportError:  # pragma: no cover - the package depends on Numba, but can do without
+except ImportError:  # pragma: no cover - Numba comes with the extra "fast"
     COMPILED = False
 
     def get_num_threads() -> int:

@@ -94,7 +94,7 @@ class Response:
         return self.likelihood.start(self.y) - self.offset
 
     def pseudo_targets(self) -> np.ndarray:
-        """z (n,) with which Newton's method begins: what inputs and metric are chosen by regression of."""
+        """z (n,) with which Newton's method begins: inputs and metric are chosen by regression on them."""
         f = self.start()
         terms = self.terms(f)
         return Pseudo.at(terms, f, terms.step).z

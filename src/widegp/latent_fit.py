@@ -69,7 +69,7 @@ def fit_latent(
     """
     asked = Asked(estimator.scale_inputs or "none", "none", estimator.metric, "constant", estimator.trees)
     few = len(response.y) < LEAST_ROWS or seconds is not None or is_mapped(builder.X)
-    closed = few or _by_input(estimator) or not asked.open
+    closed = few or weighs_inputs(estimator) or not asked.open
     valued = None
     if not closed and asked.inputs == "auto":
         weight = np.broadcast_to(np.asarray(response.weight, float), response.y.shape)
@@ -88,21 +88,22 @@ def _latent_fit(estimator: Any, builder: Builder, response: Response | ClassResp
     """Kernel, responses, priors and start at the builder's rows."""
     n_inputs = builder.X.shape[1]
     kernel = _kernel(estimator, n_inputs)
-    priors = resolve_priors(estimator.priors, kernel, n_inputs, _by_input(estimator))
+    priors = resolve_priors(estimator.priors, kernel, n_inputs, weighs_inputs(estimator))
     problem: Any
     psi = np.zeros(0)
     if isinstance(response, ClassResponse):
         problem = ClassProblem(kernel, response, priors)
     else:
         problem, psi = LatentProblem(kernel, response, priors), response.likelihood.z
-    start = start_values(kernel, 1.0, psi, n_inputs if _by_input(estimator) else None)
+    start = start_values(kernel, 1.0, psi, n_inputs if weighs_inputs(estimator) else None)
     del start["sigma_eps2"]
     by_input = resolve_priors(estimator.priors, kernel, n_inputs, True)
     return LatentFit(builder, problem, by_input, start, run)
 
 
-def _by_input(estimator: Any) -> bool:
-    return estimator.ard or estimator.metric == "ard"
+def weighs_inputs(settings: Any) -> bool:
+    """Whether one sigma_u2 per input is asked for."""
+    return bool(settings.ard or settings.metric == "ard")
 
 
 def _kernel(estimator: Any, n_inputs: int) -> Kernel:
@@ -143,7 +144,7 @@ def _models_of_one(
     kernel, likelihood = problem.kernel_at(values), problem.response_at(values).likelihood
     params = {k: float(v) if np.ndim(v) == 0 else v for k, v in values.items() if k != "psi"}
     params |= {p.name: float(v) for p, v in zip(likelihood.parameters, likelihood.psi, strict=True)}
-    weights = kernel.input_weights(builder.X.shape[1]) if _by_input(estimator) else None
+    weights = kernel.input_weights(builder.X.shape[1]) if weighs_inputs(estimator) else None
     names = getattr(estimator, "feature_names_in_", None)
     common: dict[str, Any] = {
         "inputs": ChainedMaps((scaler, *estimate.maps)) if estimate.maps else scaler,
@@ -174,7 +175,7 @@ def fit_response(
     """The model of a regressor whose likelihood is not Gaussian; ``known`` is what is known of rows."""
     likelihood = make_likelihood(estimator.likelihood)
     if known["noise_variance"] is not None:
-        raise ValueError(f"noise_variance is of likelihood='gaussian'; got {estimator.likelihood!r}.")
+        raise ValueError(f"noise_variance needs likelihood='gaussian'; got {estimator.likelihood!r}.")
     needed = {
         "conformal": False, "target_transform": None, "optimizer": "lbfgs",
         "noise": "constant", "start": None, "batch_rows": None, "checkpoint": None,

@@ -54,13 +54,12 @@ for cls in (*PRIORS, InputScaler, TargetScaler, FitResult, Direction, Growth):
     saveable(cls)
 ACTIVATIONS = {"exact_tanh": exact_tanh.fn, "exact_sigmoid": exact_sigmoid.fn}
 
-# Parts of a `FittedGP` by name, then what the first release reads beside them though the result holds it.
+# Parts of a `FittedGP` by name.
 PARTS = (
     "seed", "inputs", "target", "warp", "kernel", "params", "approximation", "result", "n_features",
     "feature_names", "input_importance", "calibration", "posterior", "rows", "noise_model", "likelihood",
     "level", "tails", "theta", "members", "noise_start",
 )  # fmt: skip
-REPEATED = ("converged", "n_iter", "log_posterior")
 
 
 class ModelFileError(ValueError):
@@ -112,7 +111,7 @@ def save_model(model: Any, path: str | os.PathLike[str], table: TablePart | None
 
 def _state(fitted: FittedGP) -> dict[str, Any]:
     """The parts of a fitted process by name."""
-    found = {name: getattr(fitted, name) for name in (*PARTS, *REPEATED)}
+    found = {name: getattr(fitted, name) for name in PARTS}
     return {name: value for name, value in found.items() if value is not None or name == "rows"}
 
 
@@ -197,8 +196,7 @@ def _contents(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except Exception as error:
         raise ModelFileError(
-            f"{path} has the form of a widegp model, but its contents make none ({error!r});"
-            " save the model again."
+            f"{path} is a widegp model whose contents are not valid ({error!r}); save the model again."
         ) from error
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp, ndtr, ndtri
 
-from widegp.conformal import ConformalCalibration
+from widegp.conformal import ConformalCalibration, check_level
 from widegp.data.preprocessing import TargetScaler
 from widegp.fitted_warp import FittedWarp
 from widegp.metrics import standard_score
@@ -92,8 +92,7 @@ class Predictive(ABC):
         scores -+h, h = ``calibration.half_width(level)``: infinite, with a warning, where too few rows
         were held out for the level.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie strictly between 0 and 1; got {level}.")
+        check_level(level)
         if self.calibration is None:
             ends = self.quantile([(1 - level) / 2, (1 + level) / 2])
             return ends[:, 0], ends[:, 1]

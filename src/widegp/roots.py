@@ -9,8 +9,8 @@ import numpy as np
 
 # Interpolation is never slower than halving by more than this.
 MOST = 200
-# A bracket is narrow enough at so many units in the last place of its ends, or of its width at first: near
-# zero there are numbers without end.
+# A bracket is narrow enough at so many ulps of its ends, or of its first width if these are larger: towards
+# zero ulps shrink without end.
 ULPS = 4.0
 
 

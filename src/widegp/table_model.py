@@ -17,6 +17,7 @@ import numpy as np
 from sklearn.base import clone
 
 from widegp.command_time import BOOSTING, CONDITIONING, PREDICTING, SHUFFLING, Aftermath, CommandTime
+from widegp.conformal import check_level
 from widegp.data.columns import TableEncoding
 from widegp.data.errors import quoted
 from widegp.data.ranges import outside_range
@@ -185,10 +186,9 @@ class TableModel:
 
     def predict_columns(self, batch: pa.RecordBatch | pa.Table, level: float = 0.95) -> Columns:
         """What to write beside the rows of a batch; intervals and sets are of probability ``level``."""
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie strictly between 0 and 1; got {level}.")
+        check_level(level)
         X, noticed = self.encoder.transform(batch)
-        # No rows have the columns of one.
+        # An empty batch gets the columns that one row would.
         rows = X if len(X) else self.parts[0].rows_held[:1]
         found = self.predicted.columns(self.regressor, rows, level, self.held_out)
         if not len(X):
@@ -200,8 +200,7 @@ class TableModel:
 
         With ``conformal=True`` it is calibrated, as that of `Predictive.interval`.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie strictly between 0 and 1; got {level}.")
+        check_level(level)
         X, noticed = self.encoder.transform(batch)
         if len(X) == 0:
             return Predicted(X[:, 0], X[:, 0], X[:, 0], X[:, 0], noticed, np.zeros(0, dtype=bool))

@@ -195,7 +195,7 @@ class Classes(TableTarget):
         own = {k: v for k, v in settings.items() if k in inspect.signature(WideGPClassifier).parameters}
         for name in settings.keys() - own.keys():
             if settings[name] not in NOT_OF_CLASSES.get(name, (settings[name],)):
-                raise ValueError(f"{name}={settings[name]!r} is of a target of numbers; leave it out here.")
+                raise ValueError(f"{name}={settings[name]!r} needs a target of numbers; leave it out here.")
         model = WideGPClassifier(link=self.link, **own)
         return model.fit(split.X, np.array(self.classes)[split.y.astype(int)], progress=progress)
 

@@ -47,8 +47,8 @@ class TrainingTable(NamedTuple):
         """Rows that repeat, target and noise included, as one row with the sum of their weights, sorted; the
         table itself where none repeats and none has a weight.
 
-        So a weight of k gives the very fit that k equal rows give. Written out, these have a covariance that
-        is singular but for the noise, which equal targets say is none: losses then have seven digits.
+        So a weight of k gives the very fit that k equal rows give. Kept apart, equal rows with equal targets
+        pull the noise to 0, where their covariance is singular and losses keep but seven digits.
         """
         columns = [self.X, self.y] if self.noise is None else [self.X, self.noise, self.y]
         first, weight = repeats(columns, self.weight)

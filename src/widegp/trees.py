@@ -10,8 +10,8 @@ correct them where they are not, and to leave them alone.
 Trees are added to the first model while they better its left-out fold; the others get as many, so that all of
 them grow on every row of their folds.
 
-Folds are random but for rows that are seen again and again, which stay together: each copy would else be told
-of the others, and g, different in every fold, would tell which fold a row is in and so what is not in it.
+Folds are random, but equal rows seen FOLDS times or more share one: else g, which differs by fold, would tell
+which fold a row is in, and so which targets g has not seen.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class TreesInput:
     def training(self, X: ArrayLike, only: np.ndarray | None = None) -> np.ndarray:
         """The same of rows among which are those that the trees have seen: g of these is cross-fitted.
 
-        Rows are known by what is in them. Of equal rows each is taken for another of those that were seen.
+        Rows are recognised by their values; the k-th of equal rows counts as the k-th of those seen.
         ``only`` (b,) : the rows whose g is asked for; that of all others is 0.
         """
         rows = np.ascontiguousarray(X, float)

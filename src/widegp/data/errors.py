@@ -78,7 +78,7 @@ def in_file(path: object, cure: str = "write or copy the file again") -> Iterato
         raise TableError(f"Reading {path} needs pyarrow ({_reason(error)}); pip install pyarrow.") from error
     except MemoryError as error:
         raise TableError(
-            f"{path} asks for more memory than there is; it is damaged, or read fewer columns at once."
+            f"{path} asks for more memory than there is; copy it again, or read fewer columns at once."
         ) from error
     except Exception as error:
         raise TableError(f"{path} cannot be read ({_reason(error)}); {cure}.") from error

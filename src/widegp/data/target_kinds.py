@@ -76,7 +76,7 @@ def _classes(target: str, values: pa.Array, link: str) -> TargetKind:
     names = [_name(value) for value in sorted(values.to_pylist())]
     if not 2 <= len(names) <= MOST_CLASSES:
         raise TableError(
-            f"likelihood={link!r} is of 2 to {MOST_CLASSES} classes; target {quoted(target)} has"
+            f"likelihood={link!r} needs 2 to {MOST_CLASSES} classes; target {quoted(target)} has"
             f" {len(names)} value{'s' if len(names) != 1 else ''}: choose another likelihood or column."
         )
     if len(names) == 2:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from widegp.conformal import check_level
 from widegp.inference.density import Mode, PosteriorDensity
 from widegp.inference.evidence import DRAWS, FEW_DRAWS, Evidence, Weighted, evidence, laplace_evidence
 from widegp.inference.objective import MapObjective
@@ -70,8 +71,7 @@ class ParameterPosterior:
 
     def intervals(self, level: float = LEVEL) -> dict[str, tuple[float, float]]:
         """Central credible intervals by label: quantiles of draws; of points E z -+ t sd z, mapped to x."""
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie strictly between 0 and 1; got {level}.")
+        check_level(level)
         if self.method == "points":
             half = ndtri((1 + level) / 2) * np.sqrt(np.diagonal(self.z_covariance))
             ends = np.stack([self.z_mean - half, self.z_mean + half])

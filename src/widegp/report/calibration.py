@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from widegp.held_out import HeldOut
 
@@ -21,6 +21,13 @@ TENTHS, LEAST_IN_TENTH = 10, 10
 FEW_ROWS = 30
 # A difference of coverage that matters to nobody, as a share of the smaller of level and 1 - level.
 NEGLIGIBLE = 0.2
+# A PIT of 0 or 1 in double precision is some eight standard deviations out.
+FARTHEST = 8.2
+
+
+def normal_scores(pit: np.ndarray) -> np.ndarray:
+    """Phi^-1 of PIT values in [0, 1], finite at the ends; of the same shape."""
+    return np.clip(special.ndtri(pit), -FARTHEST, FARTHEST)
 
 
 def chance(level: float, rows: int) -> tuple[float, float]:

@@ -157,7 +157,7 @@ def _table(y: np.ndarray, said: np.ndarray, n_classes: int) -> list[list[int]]:
 
 def headline(summary: Summary) -> str:
     s, most = summary["scores"], max(summary["by_class"], key=lambda one: one["rows"])
-    right = f"{percent(s['accuracy'], 1)} of {summary['rows']:,} held-out rows are of the likeliest class"
+    right = f"the likeliest class came in {percent(s['accuracy'], 1)} of {summary['rows']:,} held-out rows"
     return f"{short(summary['target'])}: {right}; {percent(most['share'], 1)} are {short(most['name'])}."
 
 

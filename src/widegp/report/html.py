@@ -7,6 +7,7 @@ from typing import Any
 from widegp.report import drawings, sections
 from widegp.report.formatting import moment
 from widegp.report.page import render
+from widegp.report.targets import links
 
 Summary = dict[str, Any]
 
@@ -38,7 +39,7 @@ def _links(values: dict[str, Any]) -> list[tuple[str, str]]:
     """Anchor and name of each section that has something to show."""
     there = {"inputs": values["ranking"], "data": values["columns"], "provenance": values["provenance"]}
     keys = ("predictions", "intervals", "inputs", "data", "shape", "parameters", "fit", "provenance")
-    return [(key, key.capitalize()) for key in keys if there.get(key, True)]
+    return links(keys, there)
 
 
 def _kicker(summary: Summary) -> list[str]:

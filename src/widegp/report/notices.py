@@ -173,7 +173,7 @@ class EndlessIntervals(ReportNotice):
         return f"{share} of the intervals have no end: too few rows were kept apart to calibrate them."
 
     def cure(self, tried: Tried) -> str:
-        return "Fit without --conformal (in Python, conformal=False), or to more rows."
+        return "Fit more rows, or without --conformal (in Python, conformal=False)."
 
 
 @dataclass(frozen=True)

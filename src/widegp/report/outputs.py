@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
-from scipy.special import ndtri
 
 from widegp.held_out import HeldOut
 from widegp.report import figures, sections
-from widegp.report.calibration import chance, coverage
+from widegp.report.calibration import chance, coverage, normal_scores
 from widegp.report.class_figures import STYLES
 from widegp.report.formatting import clean, listed, number, percent, plain, seconds, short
 from widegp.report.page import render
@@ -29,8 +28,6 @@ LEVELS = (0.5, 0.8, 0.95)
 # Curves of calibration at these levels.
 CURVE = np.linspace(0.02, 0.98, 49)
 SHOWN_ROWS = 2000
-# A PIT of 0 or 1 in double precision is some eight standard deviations out.
-FARTHEST = 8.2
 
 
 def summarise_outputs(
@@ -66,7 +63,7 @@ def error_correlation(held_out: Sequence[HeldOut]) -> list[list[float]]:
     """Correlations (T, T) of the normal scores of what was observed; outputs are predicted as if independent
     given the inputs, so that those of a sum or a difference are right only where these are near 0.
     """
-    z = np.stack([np.clip(ndtri(one.pit), -FARTHEST, FARTHEST) for one in held_out])
+    z = np.stack([normal_scores(one.pit) for one in held_out])
     if z.shape[1] < 3:
         return np.eye(len(z)).tolist()
     return np.nan_to_num(np.corrcoef(z)).tolist()

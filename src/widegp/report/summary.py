@@ -14,7 +14,7 @@ from widegp.estimator import WideGPRegressor
 from widegp.explain import WEIGHT, balance, input_names, kernel_shape
 from widegp.held_out import HeldOut
 from widegp.inference.parameters import declared_parameters
-from widegp.report.calibration import IntervalCalibration, coverage
+from widegp.report.calibration import IntervalCalibration, coverage, normal_scores
 from widegp.report.formatting import clean, plain
 from widegp.report.notices import Told, Tried, in_words
 from widegp.report.parameters import describe_parameters
@@ -26,8 +26,6 @@ LEVELS = (0.50, 0.80, 0.90, 0.95, 0.99)
 BINS = 10
 TREND_BINS = 12
 QUANTILES = 300
-# A PIT of 0 or 1 in double precision is some eight standard deviations out.
-FARTHEST = 8.2
 
 
 def summarise(
@@ -128,7 +126,7 @@ def quantile_plot(pit: np.ndarray) -> dict[str, np.ndarray]:
     Order statistic i of q uniform numbers is Beta(i, q + 1 - i). At most QUANTILES of them, evenly in theory.
     """
     q = len(pit)
-    observed = np.clip(ndtri(np.sort(pit)), -FARTHEST, FARTHEST)
+    observed = normal_scores(np.sort(pit))
     ends = ndtri(0.5 / q)
     kept = np.unique(np.round(q * ndtr(np.linspace(ends, -ends, QUANTILES)) + 0.5).astype(int).clip(1, q))
     low, high = stats.beta.interval(0.95, kept, q + 1 - kept)
