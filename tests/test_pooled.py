@@ -111,7 +111,7 @@ def test_weights_are_those_under_which_held_out_rows_are_likeliest():
     problem = LatentProblem(kernel, Response(Bernoulli("logit"), y, np.zeros(2000), np.ones(2000)), {})
     builder = Builder(X, Dials("exact", 1, 0, "kmeans", "random", None), choose_backend(kernel), 0)
     fit = LatentFit(builder, problem, {}, start, Run(OptimizerSettings("lbfgs", 1)))
-    held = fit._held
+    held = fit._held.rows
 
     def path(shrunk: float, seed: int) -> Path:
         mean = shrunk * f[held] + 0.5 * np.random.default_rng(seed).standard_normal(len(held))
