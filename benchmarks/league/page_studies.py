@@ -184,9 +184,11 @@ def clusters(rows: pd.DataFrame) -> Section:
     models, strong, weak = [], [], []
     for part in scaling.PARTS:
         here = found[found["part"] == part]
-        if len(here) < 3:
+        # Workers that share cores are no measure of a cluster whose workers do not.
+        known = here[here["detail"] != scaling.CROWDED]
+        if len(known) < 3:
             continue
-        model = scaling.cost_model(here["rows"], here["workers"], here["fit_s"])
+        model = scaling.cost_model(known["rows"], known["workers"], known["fit_s"])
         ahead = [_seconds(*model.at(n, w)) for n in EXTRAPOLATED for w in CLUSTERS]
         models.append(
             [part, number(model.a, 2), number(1e6 * model.b, 2), number(100 * model.scatter, 0), *ahead]
@@ -196,8 +198,9 @@ def clusters(rows: pd.DataFrame) -> Section:
         each = t.index.min()
         steps = [(w, each * w) for w in t.columns if each * w in t.index]
         weak.append([part, f"{each:,}", *(number(t.loc[each, 1] / t.loc[n, w], 2) for w, n in steps)])
-    crowded = int((found["detail"] == "more workers than cores").sum())
-    note = f" {counted(crowded, 'row')} had more workers than cores." if crowded else ""
+    crowded = int((found["detail"] == scaling.CROWDED).sum())
+    words = "had more workers than cores; the model leaves them out"
+    note = f" {counted(crowded, 'row')} {words}." if crowded else ""
     sizes = [f"{n:.0e} rows, {w} workers" for n in EXTRAPOLATED for w in CLUSTERS]
     head = ["part", "a, s", "b, µs a row", "scatter, %", *sizes]
     most = int(found["rows"].max())

@@ -28,6 +28,8 @@ PARTS = {
     "draw": (5_000, 10_000, 20_000, 40_000),
 }
 REPEATS = 3
+# What is said of a row whose workers shared cores.
+CROWDED = "more workers than cores"
 # Blocks of this many rows are drawn by one task.
 DRAWN_TOGETHER = 1_250
 
@@ -55,7 +57,7 @@ def measure(setting: dict[str, Any], threads: int) -> dict[str, Any]:
         drawn = setting["part"] == "draw"
         work = _drawing(client, setting["rows"]) if drawn else _evaluation(client, setting)
         taken = timed(work, REPEATS)
-        crowded = "more workers than cores" if count > threads else ""
+        crowded = CROWDED if count > threads else ""
         known = {"kind": "scaling", "rows": setting["rows"], "inputs": INPUTS, "detail": crowded}
         return known | {"fit_s": taken.median, "peak_mib": memory.bytes() / 2**20}
 
