@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
-from engine_contract import KERNEL, NOISE, EngineContract, table
+from engine_contract import (
+    KERNEL,
+    NOISE,
+    EngineContract,
+    naive_neighbor_products,
+    neighbor_products,
+    table,
+)
 from naive_gp import STEP, evaluated, family_nll, value_and_gradient
 
 from widegp import WideGPRegressor
 from widegp.approximations.evaluation import Evaluation
 from widegp.compute.backend import RowBars
 from widegp.engines.base import backend_for, make_engine
+from widegp.engines.blocks import BlockedRows
 from widegp.engines.local import LocalEngine
 
 
@@ -61,3 +71,21 @@ def test_without_a_cluster_the_error_says_how_to_start_one():
     pytest.importorskip("distributed")
     with pytest.raises(ValueError, match=r"start one with dask.distributed.Client\(\)"):
         WideGPRegressor.plain(engine="dask").fit([[0.0], [1.0]], [0.0, 1.0])
+
+
+@pytest.mark.parametrize("rows", [slice(None), slice(3, None, 2)])
+def test_blocks_are_halved_until_they_fit_with_their_halos(monkeypatch, rows):
+    monkeypatch.setattr("widegp.engines.blocks.LEAST_RUN", 4)
+    X, y, spread, neighbors = table()
+    wanted, most = np.arange(len(y))[rows], 60
+    made = BlockedRows.cut(X, y, neighbors, 100, most=most).with_target(y, spread)
+    assert max(len(cut.rows) for cut in made.cuts) < 100
+    if len(wanted) < len(y):
+        made = made.restricted(wanted)
+    assert all(len(cut.rows) + len(cut.halo) <= most or len(cut.rows) <= 4 for cut in made.cuts)
+    assert min(len(cut.rows) for cut in made.cuts) > 4  # so that no block of these was left too large
+    np.testing.assert_array_equal(np.concatenate([cut.rows for cut in made.cuts]), wanted)
+    summed = LocalEngine().map_sum(partial(neighbor_products, 1.5), made)
+    theirs = np.where(np.isin(np.arange(len(y)), wanted)[:, None], neighbors, -1)
+    for ours, naive in zip(summed, naive_neighbor_products(1.5, y, spread, theirs), strict=True):
+        np.testing.assert_allclose(ours, naive, rtol=1e-10)

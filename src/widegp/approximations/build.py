@@ -31,7 +31,8 @@ ALIGNED = 128
 BYTES_PER_NUMBER = 32
 # A block needs the features of all that its rows condition on. Of 100,000 normal rows with 20 inputs the 30
 # neighbours of 38,000 are 48,000 others: three blocks make each feature 2.5 times. So on a CPU the features
-# and cotangents of a table are one block as long as they fit into this, and halos have half of it otherwise.
+# and cotangents of a table are one block as long as they fit into this, and those of a block and its halo do
+# otherwise.
 HALO_BYTES = 2**30
 
 
@@ -98,9 +99,10 @@ class Builder:
 
     def placed(self, rows: np.ndarray, neighbors: np.ndarray) -> Rows:
         """Rows cut into blocks and put where the engine makes its sums."""
-        return self.engine.place(
-            BlockedRows.cut(rows, np.zeros(len(rows)), neighbors, self.block_rows(), self.backend.pads)
-        )
+        pads = self.backend.pads
+        most = None if pads or not neighbors.shape[1] else self._together()
+        targets = np.zeros(len(rows))
+        return self.engine.place(BlockedRows.cut(rows, targets, neighbors, self.block_rows(), pads, most))
 
     def with_other_anchors(self, layout: Layout, kernel: Kernel) -> Layout | None:
         """The same layout with anchors spread in the other metric, where the approximation allows two."""
@@ -144,13 +146,17 @@ class Builder:
         share = -(-len(self.X) // self.engine.parallel_blocks)
         fitting = self.backend.block_bytes // (BYTES_PER_NUMBER * width)
         if self.approximation.neighbors and not self.backend.pads:
-            whole = HALO_BYTES // (16 * width)
+            whole = self._together()
             fitting = whole if len(self.X) <= whole else whole // 2
         most: int = max(256, min(share, self.backend.block_rows, fitting))
         if not self.backend.keeps_shapes:
             return most
         # Of equal blocks the last is not mostly padding; an accelerator multiplies multiples of 128 faster.
         return -(-share // (-(-share // most) * ALIGNED)) * ALIGNED
+
+    def _together(self) -> int:
+        """Rows whose features and cotangents fit into HALO_BYTES."""
+        return int(max(1, HALO_BYTES // (16 * (self.dials.rank + self.X.shape[1]))))
 
     def _points(self, kernel: Kernel) -> np.ndarray:
         """The rows in the order of conditioning, in the space where near is correlated: (n, E)."""

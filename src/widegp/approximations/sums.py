@@ -148,8 +148,8 @@ def _residual_pullback(
 
 
 def _whitened(backend: Backend, model: Model, block: Block) -> Array:
-    """Phi = K(X, Z) W of a block's rows and halo; K is gone when this returns."""
-    return backend.matmul(backend.cross(model.kernel, block.X, model.Z), model.white.W)
+    """Phi = K(X, Z) W of a block's rows and halo."""
+    return backend.features(model.kernel, block.X, model.Z, model.white.W)
 
 
 def _pullback(backend: Backend, rule: Rule, model: Model, bar: Sums, block: Block, F: Array) -> BlockGradient:

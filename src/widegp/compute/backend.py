@@ -147,6 +147,9 @@ class Backend(Protocol):
     def cross(self, kernel: Kernel, X: Array, Z: Any) -> Array:
         """K(X, Z), for Z an array or `fixed`."""
 
+    def features(self, kernel: Kernel, X: Array, Z: Array, W: Array) -> Array:
+        """K(X, Z) W for W (r, r), without keeping K beside it where that can be spared."""
+
     def cross_pullback(self, kernel: Kernel, X: Array, Z: Array, cotangent: Cotangent) -> Any: ...
 
     def diagonal(self, kernel: Kernel, X: Array) -> Array: ...

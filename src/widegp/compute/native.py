@@ -99,6 +99,16 @@ class NativeBackend:
         return FixedPoints(Z * arc.sigma_u2, native_arc.scales(arc, Z))
 
     def cross(self, kernel: Closed, X: np.ndarray, Z: np.ndarray | FixedPoints) -> np.ndarray:
+        return self._weighted_cross(kernel, X, Z)
+
+    def features(self, kernel: Closed, X: np.ndarray, Z: np.ndarray, W: np.ndarray) -> np.ndarray:
+        """K(X, Z) W, the rows of K overwritten while they are in cache."""
+        return self._weighted_cross(kernel, X, Z, W)
+
+    def _weighted_cross(
+        self, kernel: Closed, X: np.ndarray, Z: np.ndarray | FixedPoints, W: np.ndarray | None = None
+    ) -> np.ndarray:
+        """K(X, Z), or K(X, Z) W for a square W."""
         right, scales_Z = Z if isinstance(Z, FixedPoints) else self.fixed(kernel, Z)
         width = len(right)
         if len(X) == 0 or width == 0:
@@ -109,10 +119,13 @@ class NativeBackend:
         K = self._pool.take(len(X), width)
 
         def work(rows: slice) -> None:
-            scratch = np.empty((4, width))
-            for few in runs(rows, _cached_rows(width)):
+            scratch, size = np.empty((4, width)), _cached_rows(width)
+            made = None if W is None else np.empty((size, width))
+            for few in runs(rows, size):
                 np.matmul(X[few], right.T, out=K[few])
                 native_arc.values(K, few.start, few.stop, sigma_a2, coefficients, scales, scales_Z, scratch)
+                if W is not None and made is not None:
+                    K[few] = np.matmul(K[few], W, out=made[: few.stop - few.start])
 
         in_parallel(work, len(X))
         return K

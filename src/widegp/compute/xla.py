@@ -98,6 +98,9 @@ class XlaBackend:
     def cross(self, kernel: Kernel, X: Array, Z: Array) -> Array:
         return _cross(kernel, X, Z)
 
+    def features(self, kernel: Kernel, X: Array, Z: Array, W: Array) -> Array:
+        return self.matmul(_cross(kernel, X, Z), W)
+
     def cross_pullback(self, kernel: Kernel, X: Array, Z: Array, cotangent: Cotangent) -> Kernel:
         K_bar = cotangent.left
         if cotangent.right is not None:

@@ -65,11 +65,11 @@ def take(
 ) -> np.ndarray:
     """fn(X[rows]) for X (n, I) and a function of rows, (c, I) -> (c, width) of ``dtype``, kept beside X.
 
-    ``rows`` (p,) or None for all; no more than one chunk is in memory where X is in a file.
+    ``rows`` (p,) or None for all. The function sees a chunk at a time, so that what it makes on its way is
+    small, and no more than one chunk is in memory where X is in a file.
     """
-    if not is_mapped(X):
-        picked = X if rows is None else X[rows]
-        return picked if fn is None else fn(picked)
+    if fn is None and not is_mapped(X):
+        return X if rows is None else X[rows]
     width = X.shape[1] if width is None else width
     n = len(X) if rows is None else len(rows)
     out = empty_beside(X, (n, width), X.dtype if fn is None else dtype)

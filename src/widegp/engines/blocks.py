@@ -14,6 +14,8 @@ from widegp.data.arrays import empty_beside
 from widegp.neighbors.blocks import halo_of, localise
 
 NO_ROWS = "There are no rows to sum over; pass a table with at least one row."
+# A block is not halved for the sake of its halo below so many rows: few rows condition on as many.
+LEAST_RUN = 1024
 
 
 class Cut(NamedTuple):
@@ -31,6 +33,7 @@ class BlockedRows:
     Without neighbours a block is a slice. With them it is a run of rows and the halo of earlier rows that
     they condition on, which stays small where rows near each other are stored near each other. ``pad``
     makes every block the same shape, so that a compiler sees one: ``block_rows``, and a halo of a few sizes.
+    Without it a block is halved until it has at most ``most`` rows, its halo included.
     """
 
     X: np.ndarray
@@ -40,18 +43,24 @@ class BlockedRows:
     block_rows: int
     pad: bool = False
     cuts: tuple[Cut, ...] | None = None
+    most: int | None = None
 
     @classmethod
     def cut(
-        cls, X: np.ndarray, y: np.ndarray, neighbors: np.ndarray, block_rows: int, pad: bool = False
-    ) -> BlockedRows:
+        cls, X: np.ndarray, y: np.ndarray, neighbors: np.ndarray, block_rows: int, pad: bool = False,
+        most: int | None = None,
+    ) -> BlockedRows:  # fmt: skip
         n, m = neighbors.shape
-        cuts = None
-        if m > 0 and block_rows < n:
-            local = empty_beside(neighbors, (n, m), np.int32)
-            runs = [np.arange(start, min(start + block_rows, n)) for start in range(0, n, block_rows)]
-            cuts = tuple(_cut(neighbors, rows, local) for rows in runs)
-        return cls(X, y, None, neighbors, block_rows, pad, cuts)
+        uncut = cls(X, y, None, neighbors, block_rows, pad, most=most)
+        if m == 0 or block_rows >= n:
+            return uncut
+        local = empty_beside(neighbors, (n, m), np.int32)
+        cuts = []
+        for rows, halo in uncut.runs(np.arange(n), block_rows):
+            place = slice(rows[0], rows[-1] + 1)
+            local[place] = localise(neighbors, rows, halo)
+            cuts.append(Cut(rows, halo, local[place]))
+        return replace(uncut, cuts=tuple(cuts))
 
     @property
     def n_rows(self) -> int:
@@ -60,12 +69,20 @@ class BlockedRows:
     def restricted(self, rows: np.ndarray, block_rows: int | None = None) -> BlockedRows:
         """Only these rows, and whatever they condition on; one block unless padded, or of ``block_rows``."""
         size = block_rows or (self.block_rows if self.pad else max(len(rows), 1))
-        cuts = []
+        parts = self.runs(rows, size)
+        return replace(self, cuts=tuple(Cut(*part, localise(self.neighbors, *part)) for part in parts))
+
+    def runs(self, rows: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """``rows`` in runs of ``size``, each halved until it has at most ``most`` rows with its halo: these
+        rows and the halo.
+        """
         for start in range(0, len(rows), size):
             run = rows[start : start + size]
             halo = halo_of(self.neighbors, run)
-            cuts.append(Cut(run, halo, localise(self.neighbors, run, halo)))
-        return replace(self, cuts=tuple(cuts))
+            if self.most is None or len(run) + len(halo) <= self.most or len(run) <= LEAST_RUN:
+                yield run, halo
+            else:
+                yield from self.runs(run, -(-len(run) // 2))
 
     def with_target(self, y: np.ndarray, spread: np.ndarray | None = None) -> BlockedRows:
         """The same rows with another target; its noise is in these proportions, equal by default."""
@@ -139,12 +156,6 @@ class BlockedRows:
         out = np.full((total, *values.shape[1:]), blank, values.dtype)
         out[: len(rows)], out[own : own + len(halo)] = rows, halo
         return out
-
-
-def _cut(neighbors: np.ndarray, rows: np.ndarray, local: np.ndarray) -> Cut:
-    halo = halo_of(neighbors, rows)
-    local[rows[0] : rows[-1] + 1] = localise(neighbors, rows, halo)
-    return Cut(rows, halo, local[rows[0] : rows[-1] + 1])
 
 
 def add_trees(left: Any, right: Any) -> Any:

@@ -121,6 +121,8 @@ def bisect(points: np.ndarray, rows: np.ndarray, block_rows: int) -> list[np.nda
     order = np.argsort(here @ _principal_direction(here), kind="stable")
     cut = n_blocks // 2 * block_rows
     near, far = np.sort(rows[order[:cut]]), np.sort(rows[order[cut:]])
+    # Of a large table these are large, and their halves will be made beside them.
+    del here, order
     return bisect(points, near, block_rows) + bisect(points, far, block_rows)
 
 

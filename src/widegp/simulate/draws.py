@@ -187,7 +187,7 @@ def _full_scale(
         white = whiten(backend, kernel, anchors)
         if white is None:
             raise ArithmeticError("The anchors' kernel matrix has no Cholesky factor; lower rank.")
-        features = np.asarray(backend.matmul(backend.cross(kernel, X, anchors), white.W))
+        features = np.asarray(backend.features(kernel, X, anchors, white.W))
     low = features @ _normals(features.shape[1], streams)
     normals = _normals(len(X), streams)
     rest = np.empty_like(normals)
