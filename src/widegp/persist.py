@@ -142,7 +142,7 @@ def load_with_table(
 
 
 def _model(
-    header: dict[str, Any], arrays: Mapping[str, np.ndarray], path: str | os.PathLike[str],
+    header: dict[str, Any], arrays: _Arrays, path: str | os.PathLike[str],
     make: Callable[..., Any], backend: str | None,
 ) -> Any:  # fmt: skip
     with _contents(path):
@@ -208,10 +208,12 @@ def _package_version() -> str:
 
 
 class _Packer:
-    """Values to JSON; arrays are set aside under the dotted name of where they stood."""
+    """Values to JSON; arrays are set aside under the dotted name of where they stood first."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
+        # Arrays by their identity, each with what was written of it: a member shares most with its model.
+        self._written: dict[int, tuple[Any, dict[str, Any]]] = {}
 
     def pack(self, value: Any, where: str) -> Any:
         if isinstance(value, Reason):
@@ -230,7 +232,9 @@ class _Packer:
         if dataclasses.is_dataclass(value):
             return self._object(value, where)
         if hasattr(value, "__array__"):
-            return self._array(np.asarray(value), where)
+            if id(value) not in self._written:
+                self._written[id(value)] = value, self._array(np.asarray(value), where)
+            return self._written[id(value)][1]
         raise ValueError(
             f"{where} is of type {type(value).__name__}, which cannot be saved; use numbers or text."
         )
@@ -268,14 +272,27 @@ def _activation_name(kernel: FromActivation, where: str) -> str:
     )
 
 
-def _unpack(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+class _Arrays:
+    """The arrays of a file by name, each copied once, when it is first asked for, and let go there."""
+
+    def __init__(self, read: dict[str, np.ndarray]) -> None:
+        self._read, self._own = read, dict[str, np.ndarray]()
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._own:
+            # What was read lies in a buffer that cannot be written to, which compiled code tells apart.
+            self._own[name] = np.array(self._read.pop(name))
+        return self._own[name]
+
+
+def _unpack(value: Any, arrays: _Arrays) -> Any:
     """The value that `_Packer.pack` wrote; a class that lacks its kernel comes as a function of it."""
     if isinstance(value, list):
         return [_unpack(item, arrays) for item in value]
     if not isinstance(value, dict):
         return value
     if "$array" in value:
-        array = np.array(arrays[value["$array"]])
+        array = arrays[value["$array"]]
         return array.T if value["order"] == "F" else array
     if "$float" in value:
         return float(value["$float"])
@@ -304,7 +321,7 @@ def _seal(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
     return bytes(data)
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _read(path: Path) -> tuple[dict[str, Any], _Arrays]:
     """Header and arrays of a whole, unaltered model file."""
     try:
         # Opening a pipe would wait for a writer, and a device may never end.
@@ -321,7 +338,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     header = _checked_header(text, path)
     _check_digest(data, text["sha256"], path)
     try:
-        return header, safetensors.load(data)
+        return header, _Arrays(safetensors.load(data))
     except Exception as error:
         raise ModelFileError(f"{path} is damaged ({error}); copy or save the model again.") from error
 
