@@ -115,13 +115,16 @@ class TreesInput:
     def _of(cls, models: list[Model], seen: np.ndarray, fold: np.ndarray) -> Self:
         nodes = np.cumsum([0, *(len(model.feature) for model in models)])[:-1]
 
-        def joined(name: str, shifted: bool = False) -> np.ndarray:
+        def joined(name: str, dtype: Any = None, shifted: bool = False) -> np.ndarray:
             pairs = zip(models, nodes, strict=True)
-            return np.concatenate([getattr(model, name) + shifted * start for model, start in pairs])
+            parts = [getattr(model, name) + shifted * start for model, start in pairs]
+            return np.concatenate(parts, dtype=dtype)
 
+        # Millions of nodes: half the bytes in memory and in files.
+        left, right = (joined(name, np.int32, shifted=True) for name in ("left", "right"))
         return cls(
-            joined("feature"), joined("threshold"), joined("left", True), joined("right", True),
-            joined("value"), joined("roots", True), np.cumsum([0, *(len(model.roots) for model in models)]),
+            joined("feature", np.int32), joined("threshold"), left, right, joined("value"),
+            joined("roots", shifted=True), np.cumsum([0, *(len(model.roots) for model in models)]),
             np.array([model.base for model in models]), seen, fold,
         )  # fmt: skip
 
