@@ -61,9 +61,12 @@ class ParquetFile:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         if self._writer is None:
+            import pyarrow as pa
             import pyarrow.parquet as pq
 
-            self._writer = pq.ParquetWriter(str(self.path), batch.schema)
+            # Fractions seldom repeat: lists of their values would take memory for each column, in vain.
+            listed = [f.name for f in batch.schema if not pa.types.is_floating(f.type)]
+            self._writer = pq.ParquetWriter(str(self.path), batch.schema, use_dictionary=listed)
         self._writer.write_batch(batch)
 
     def close(self) -> None:

@@ -17,9 +17,9 @@ from widegp.data.errors import TableError, in_file, quoted
 
 Opened = tuple[pa.Schema, int | None, Callable[[list[str], int], Iterator[pa.RecordBatch]]]
 
-# Columns of a row group are read through a buffer of this size, so that a file with one huge row group
-# still streams.
-BUFFER = 1 << 20
+# Columns of a row group are each read through a buffer of this size, so that a file with one huge row group
+# still streams, and one of many columns does too.
+BUFFER = 1 << 17
 
 
 def open_parquet(files: Sequence[Path]) -> Opened:
