@@ -195,7 +195,8 @@ def watched(model: str, table: str, out: str) -> None:
 
         def __exit__(self, *_: object) -> None:
             done, total = self.seen[-1][0], self.seen[-1][1]
-            _, elapsed, left = next(seen for seen in self.seen if seen[0] >= done / 10)
+            known = (seen for seen in self.seen if seen[2] is not None)
+            _, elapsed, left = next(seen for seen in known if seen[0] >= done / 10)
             peak = peak_memory() or 0
             told = {"seconds": total, "elapsed": elapsed, "left": left, "took": total - elapsed, "peak": peak}
             print(json.dumps(told))
@@ -204,7 +205,7 @@ def watched(model: str, table: str, out: str) -> None:
     from widegp.data.tables import open_table
 
     fitted = TableModel.load(model)
-    command.keep_little(fitted.regressor)
+    command.keep_in_file(fitted)
     names = [*fitted.column_names, command.OUTSIDE]
     command._stream(fitted, open_table(table), Path(out), 0.95, names)
 

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from widegp.approximations.posterior import FamilyPosterior
+from widegp.caches import Cache, FileCache
 from widegp.compute.panels import LowerPanels
 from widegp.compute.xla_cells import Slots
-from widegp.conditioning import Cache, TrainingRows
+from widegp.conditioning import TrainingRows
 from widegp.engines.local import LocalEngine
 from widegp.kernels import Mixed
 from widegp.neighbors import Cells
@@ -143,6 +144,43 @@ def test_nothing_is_factorised_again_and_memory_is_bounded(monkeypatch):
     predictor.factors = Cache(3 * size)
     np.testing.assert_array_equal(predictor.predict(X), first)
     assert len(predictor.factors) == 3 and predictor.factors.bytes <= 3 * size
+
+
+def test_what_is_kept_in_a_file_predicts_the_same_to_the_last_bit(monkeypatch):
+    predictor, X = make_predictor(posterior(), rows(), "native"), new_rows()
+    first, made = predictor.predict(X), []
+    predictor.keep_in_file()
+    np.testing.assert_array_equal(predictor.predict(X), first)
+    assert len(predictor.factors) == len(rows().groups(X)) > 3
+    monkeypatch.setattr(FamilyPosterior, "given", staticmethod(lambda *a: made.append(a)))
+    np.testing.assert_array_equal(predictor.predict(X), first)
+    assert not made
+
+
+def test_a_full_file_keeps_what_came_first(monkeypatch):
+    predictor, X = make_predictor(posterior(), rows(), "native"), new_rows()
+    first = predictor.predict(X)
+    size = predictor.factors.bytes // len(predictor.factors)
+    predictor.factors = FileCache(2 * size)
+    for _ in range(2):
+        np.testing.assert_array_equal(predictor.predict(X), first)
+        assert len(predictor.factors) == 2 and predictor.factors.bytes == 2 * size
+    kept = set(predictor.factors._made)
+    predictor.factors.put(10**6, (np.zeros(1),))
+    assert set(predictor.factors._made) == kept and predictor.factors.get(None) is None
+
+
+def test_a_full_disk_stops_no_prediction(monkeypatch):
+    class Full:
+        def seek(self, place):
+            raise OSError(28, "No space left on device")
+
+    predictor, X = make_predictor(posterior(), rows(), "native"), new_rows()
+    first = predictor.predict(X)
+    predictor.keep_in_file()
+    monkeypatch.setattr(predictor.factors, "_file", Full())
+    np.testing.assert_array_equal(predictor.predict(X), first)
+    assert len(predictor.factors) == 0
 
 
 @pytest.mark.parametrize("capacity", [1, 3])

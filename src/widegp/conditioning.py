@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +18,6 @@ from widegp.neighbors.cells import ROWS_PER_MEMBER, SHARED
 from widegp.registry import saveable
 from widegp.threads import in_threads
 
-# Bytes of factors that stay in memory between calls, for all models of an average together.
-KEPT_BYTES = 2**30
 # Pairs of new rows and centres that a thread takes at a time.
 HOLDING_PAIRS = 2**20
 # The index is rebuilt once added rows exceed this share of it.
@@ -48,44 +44,6 @@ class Explained(NamedTuple):
     features: np.ndarray
     mean: np.ndarray
     covariance: np.ndarray
-
-
-class Cache:
-    """What was made of the latest cells, at most ``limit`` bytes of it; threads may share it."""
-
-    def __init__(self, limit: int = KEPT_BYTES) -> None:
-        self.limit, self.bytes = limit, 0
-        self._made: OrderedDict[int, Any] = OrderedDict()
-        self._lock = Lock()
-
-    def __contains__(self, cell: int | None) -> bool:
-        return cell in self._made
-
-    def __len__(self) -> int:
-        return len(self._made)
-
-    def get(self, cell: int | None) -> Any:
-        with self._lock:
-            found = None if cell is None else self._made.get(cell)
-            if found is not None and cell is not None:
-                self._made.move_to_end(cell)
-            return found
-
-    def put(self, cell: int | None, made: tuple[Any, ...]) -> None:
-        """Keep ``made``, a tuple of arrays, and forget what was used longest ago until all fits."""
-        size = _bytes(made)
-        if cell is None or size > self.limit:
-            return
-        with self._lock:
-            if cell in self._made:
-                return
-            self._made[cell], self.bytes = made, self.bytes + size
-            while self.bytes > self.limit:
-                self.bytes -= _bytes(self._made.popitem(last=False)[1])
-
-
-def _bytes(made: tuple[Any, ...]) -> int:
-    return sum(int(part.nbytes) for part in made)
 
 
 @saveable

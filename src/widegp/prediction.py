@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from widegp.caches import FILE_BYTES, KEPT_BYTES, Cache, FileCache
 from widegp.compute.backend import Backend, Block, choose_backend
-from widegp.conditioning import KEPT_BYTES, Cache, Group, TrainingRows
+from widegp.conditioning import Group, TrainingRows
 from widegp.engines.base import Engine
 from widegp.engines.blocks import BlockedRows
 from widegp.engines.local import LocalEngine
@@ -20,6 +21,8 @@ from widegp.threads import in_threads
 
 # Bytes kept for means alone: some kilobytes for each cell.
 WEIGHT_BYTES = 64 * 2**20
+# Of the memory for factors, where a device cannot read them from a file.
+LITTLE = 0.1
 # Blocks given to an engine at a time, for each that it works on at once.
 BLOCKS_AHEAD = 2
 
@@ -92,12 +95,21 @@ class Predictor:
     rows: TrainingRows | None = None
     engine: Engine = field(default_factory=LocalEngine)
     share: float = 1.0
-    factors: Cache = field(init=False)
+    factors: Cache | FileCache = field(init=False)
     weights: Cache = field(init=False)
 
     def __post_init__(self) -> None:
         self.factors = Cache(int(self.share * KEPT_BYTES))
         self.weights = Cache(int(self.share * WEIGHT_BYTES))
+
+    def keep_in_file(self) -> None:
+        """Leave the memory to others: what is made of cells goes to a file, or little of it is kept."""
+        if self.rows is None or not self.rows.cells:
+            return
+        if self.backend.pads:
+            self.factors = Cache(int(LITTLE * self.factors.limit))
+        else:
+            self.factors = FileCache(int(self.share * FILE_BYTES))
 
     @property
     def noise(self) -> float:
@@ -174,7 +186,7 @@ class Predictor:
         assert self.rows is not None
         return Stacks(self.posterior, self.backend, self.rows, self._resident, self.factors.limit)
 
-    def given(self, group: Group, kept: Cache) -> tuple[np.ndarray, Any]:
+    def given(self, group: Group, kept: Cache | FileCache) -> tuple[np.ndarray, Any]:
         """The training rows (m, I) of a group, and what ``kept`` keeps of them, or is made of them now."""
         assert self.rows is not None
         found = kept.get(group.cell)

@@ -24,15 +24,12 @@ if TYPE_CHECKING:
     from widegp.notices import Notice
     from widegp.table_model import TableModel
 
-# Cells of the table in a batch, which take about 60 bytes each on their way, and rows: new rows share what is
-# made of training rows near them, so more of them cost less each.
-BATCH_CELLS = 2**21
+# Cells of the table in a batch, which take about 60 bytes each on their way, and rows.
+BATCH_CELLS = 2**20
 BATCH_ROWS = 32768
 # Neighbours of its own, or all rows of an exact fit, make a row cost milliseconds; the bar should still move.
 BATCH_ROWS_SLOW = 1024
 OUTSIDE = "outside"
-# Of the memory that a predictor keeps for later calls; the whole process then stays below a gibibyte.
-KEPT_SHARE = 0.1
 # Batches whose pace tells when the rest will be done.
 PACE_BATCHES = 8
 
@@ -80,7 +77,7 @@ def predict(
         from widegp.table_model import TableModel
 
         fitted = TableModel.load(model, backend, predict_neighbors)
-        keep_little(fitted.regressor)
+        keep_in_file(fitted)
         source = open_table(table, Reading(encoding=encoding))
         names = [prefix + name for name in (*fitted.column_names, OUTSIDE)]
         _check_names(source, names)
@@ -136,11 +133,11 @@ def _stream(
     return rows, outside, noticed
 
 
-def keep_little(regressor: Any) -> None:
-    """A table is read once, in order: leave its batches most of the memory for work kept between calls."""
-    models = regressor.fitted_ if isinstance(regressor.fitted_, tuple) else (regressor.fitted_,)
-    made = tuple(model.predicting_on(model.predictor.engine, KEPT_SHARE / len(models)) for model in models)
-    regressor.fitted_ = made if isinstance(regressor.fitted_, tuple) else made[0]
+def keep_in_file(table: TableModel) -> None:
+    """A table is read once, in batches: what is made of training rows need not stay in memory in between."""
+    for part in table.parts:
+        for model in part.models:
+            model.predictor.keep_in_file()
 
 
 def _batch_rows(model: TableModel, columns: int) -> int:
@@ -178,8 +175,7 @@ def _bar(source: TableSource) -> Any:
 class Pace:
     """When a table will be done: rows left times the median of seconds per row over the latest batches.
 
-    The first batch counts only while there is no other: what it makes of the training rows, the others find
-    made.
+    The first batch does not count: what it makes of the training rows, the others find made.
     """
 
     def __init__(self, total: int | None) -> None:
@@ -188,13 +184,13 @@ class Pace:
         self._since = time.perf_counter()
 
     def done(self, rows: int, now: float | None = None) -> float | None:
-        """Seconds left after so many rows more; None where the number of rows is not known."""
+        """Seconds left after so many rows more; None after the first batch, or of an unknown number of rows."""
         now = time.perf_counter() if now is None else now
         self._each.append((now - self._since) / max(rows, 1))
         self._since, self.rows = now, self.rows + rows
-        if self.total is None:
+        if self.total is None or len(self._each) < 2:
             return None
-        return max(0, self.total - self.rows) * median((self._each[1:] or self._each)[-PACE_BATCHES:])
+        return max(0, self.total - self.rows) * median(self._each[1:][-PACE_BATCHES:])
 
 
 class _BarOfRows:
