@@ -184,7 +184,7 @@ class Pace:
         self._since = time.perf_counter()
 
     def done(self, rows: int, now: float | None = None) -> float | None:
-        """Seconds left after so many rows more; None after the first batch, or of an unknown number of rows."""
+        """Seconds left after so many rows more; None after the first batch, or if their number is unknown."""
         now = time.perf_counter() if now is None else now
         self._each.append((now - self._since) / max(rows, 1))
         self._since, self.rows = now, self.rows + rows
