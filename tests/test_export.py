@@ -187,5 +187,5 @@ class TestModels:
             def correlation(self, s):
                 return np.maximum(1 - np.sqrt(s), 0)
 
-        with pytest.raises(ExportError, match="Triangle has no graph; fit 'rbf'"):
+        with pytest.raises(ExportError, match="Triangle has no graph; fit 'mixed'"):
             applied(lambda x: cross(Triangle(), x, np.zeros((2, 3))), np.zeros((1, 3)))

@@ -62,9 +62,10 @@ class WideGPRegressor(SaveMixin, RegressorMixin, BaseEstimator):
     rank, neighbors, predict_neighbors : the dials; the last is for prediction.
     predict_cells : new rows that lie together share the training rows that predict them, twice
         ``predict_neighbors`` of them, and one factorisation (docs/dials.md). Without, each row has the
-        ``predict_neighbors`` rows nearest to itself, at about 3 ms a row.
+        ``predict_neighbors`` rows nearest to itself, which takes some milliseconds a row.
     anchors : ``"kmeans"``, ``"kmeans++"``, ``"random"``, ``"first"`` or ``"greedy"``.
-    ard : one sigma_u2 per input, which ranks the inputs (``input_importance_``).
+    ard : one sigma_u2 per input, which ranks the inputs (``input_importance_``). Of all that is left to
+        ``"auto"`` only a warp is then chosen.
     priors : ``"default"``, ``"paper"``, None, or a mapping such as ``{"w": Beta(2, 2), "sigma_b2": None}``.
     optimizer : ``"lbfgs"`` to convergence, or ``"adam"`` for ``max_iter`` steps.
     max_iter : iterations at most.
@@ -85,7 +86,8 @@ class WideGPRegressor(SaveMixin, RegressorMixin, BaseEstimator):
     noise_fraction : eta; the noise starts at eta times the mean of K(x, x), eq. (nugget_frac).
     start : None, or a mapping of parameter names to starting values, from which alone the fit then begins.
     learning_rate, noise_learning_rate : Adam's steps.    batch_rows : rows of each, drawn anew; default all.
-    budget : seconds that fitting may take; ``"auto"`` then also turns down its dials to fit.
+    budget : seconds that fitting may take; ``"auto"`` then also turns down its dials to fit,
+        and nothing is tried on held-out rows.
     backend : ``"auto"``, ``"native"`` (CPU) or ``"xla"`` (JAX, any device).
     checkpoint : a file in which every evaluation is written down; a fit that was killed and is called again
         with the same table, settings and file goes on from there and ends with the same answer.
@@ -116,7 +118,7 @@ class WideGPRegressor(SaveMixin, RegressorMixin, BaseEstimator):
     input_importance_ : (I,) shares of sigma_u2, with ``ard=True``.
     approximation_ : the approximation used.    transform_ : the fitted target warp.
     metric_ : (I, q), the learned map x -> x A of the scaled inputs in front of the kernel, else None; with
-        trees among the inputs (I + 2, q), their predictions last.
+        trees among the inputs (I + J, q), their J predictions last.
     posterior_ : `ParameterPosterior`, points and weights or draws, credible intervals, evidence; None for
         ``"map"``.
     log_evidence_ : log p(y | X), the parameters integrated out, in nats of the standardised target.

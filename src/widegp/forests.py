@@ -19,7 +19,7 @@ from typing import Self
 
 import numpy as np
 
-from widegp.jit import COMPILED, njit
+from widegp.jit import COMPILED, get_num_threads, njit
 from widegp.threads import in_threads
 
 # Leaves of a word of bits; words and ranks of one width are compared without being widened.
@@ -95,7 +95,13 @@ class Forest:
         if not COMPILED:
             return self._plainly(ranks, starts).T
         if len(X) < FEW_ROWS:
-            _walk(ranks, self.nodes, self.value, self.roots, starts, out)
+            runs = [run for run in np.array_split(np.arange(len(out)), get_num_threads()) if len(run)]
+
+            def walk(run: np.ndarray) -> None:
+                own = starts[run[0] : run[-1] + 2]
+                _walk(ranks, self.nodes, self.value, self.roots, own, out[run[0] : run[-1] + 1])
+
+            in_threads(walk, runs)
         else:
             _compare(ranks, self.tests, self.ends, self.leaves, self.firsts, starts, out)
         return out.T

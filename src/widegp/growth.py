@@ -2,8 +2,8 @@
 
 The posterior given further rows is that of conditioning on all of them at the same parameters, scaler, warp,
 metric, noise and anchors: the new rows come last in the order of conditioning, so that nothing that was
-computed for the others changes. On the way each new row is foretold from all rows before it; how well that
-went, beside how left-out rows of the fit are foretold, says when parameters should be estimated anew.
+computed for the others changes. On the way each new row is predicted from all rows before it; how well that
+went, beside how left-out rows of the fit are predicted, says when parameters should be estimated anew.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def grown(model: FittedGP, new: NewRows) -> FittedGP:
 
 
 def _given(model: FittedGP, new: NewRows) -> tuple[FittedGP, Growth]:
-    """The model and its members given some rows, and how these were foretold by the model at its mode."""
+    """The model and its members given some rows, and how well the model predicted these at its mode."""
     whole, growth = _one_given(model, new)
     made = [_one_given(one, new)[0] for one in model.models] if model.members else []
     members = tuple(

@@ -26,10 +26,10 @@ COUNTED = {
 # About a column as a whole. Those of LEFT_OUT are reasons why it gives no inputs.
 LEFT_OUT = {
     "by choice": "by choice",
-    "no type": "{0} values are no inputs",
+    "no type": "{0} values cannot be inputs",
     "no values": "no values",
     "the same": "the same as {0}",
-    "all different": "{0} texts, all different, as of an identifier",
+    "all different": "{0} texts, all different: an identifier, it seems",
     "nearly unique": "{0} different texts in {1} rows",
     "identifier": "whole numbers, all different, under the name of an identifier",
     "row numbers": "it has no name and counts the rows",
@@ -41,11 +41,11 @@ REMARKS = {
     "large": "whole numbers beyond 2^53 lose their last digits",
     "mixed": "numbers and words, first {0} in row {1}, taken as levels",
     "notation": "written like {0}, read as {1}",
-    "rare levels": "{0} rare levels taken together",
-    "means": "{0} levels, each as the mean of the target there",
-    "rare gaps": "gaps too rare for an input of their own",
+    "rare levels": "{0} rare levels taken as one",
+    "means": "{0} levels, each replaced by the mean of the target there",
+    "rare gaps": "too few gaps for an input that marks them",
     "same gaps": "missing where {0} is",
-    "gaps alone": "constant: used for where it is missing",
+    "gaps alone": "constant: an input says where it is missing",
     "in order": "whole numbers in order, all different: if they identify rows, drop the column",
 }
 

@@ -153,8 +153,8 @@ class TreesInput:
         known = place < np.searchsorted(self.seen, keys, side="right")
         g, fold = np.empty((len(rows), self.columns)), np.full(len(rows), -1)
         fold[known] = self.fold[place[known]]
-        for k in range(FOLDS):
-            g[fold == k] = self.by_model(rows[fold == k], k)
+        for k in np.unique(fold[known]):
+            g[fold == k] = self.by_model(rows[fold == k], int(k))
         g[~known] = self._mean(rows[~known])
         return self._beside(rows, g)
 

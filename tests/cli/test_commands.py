@@ -44,10 +44,10 @@ class TestFit:
         said = " ".join(result.stdout.split())
         for words in ("held-out rows", "rmse", "range of chance", "sigma_eps2", "std. error"):
             assert words in said
-        assert "conditioned on all 80 rows" in said
+        assert "predictions from all 80 rows" in said
         assert "honest" not in said and "rmse of gradient boosting" in said
         assert str(out) in result.stdout.replace("\n", "")
-        assert "\nLeft out: id (48 texts, all different, as of an identifier).\n" in result.stdout
+        assert "\nLeft out: id (48 texts, all different: an identifier, it seems).\n" in result.stdout
         assert os.listdir(tmp_path) == ["m.widegp"]
         shorter = run(*fit, "--no-yardstick").stdout
         assert "sigma_eps2" not in shorter and "boosting" not in shorter and "rmse" in shorter

@@ -56,7 +56,7 @@ def test_words_and_another_file(copy, more, tmp_path):
     before = copy.read_bytes()
     result = run("update", copy, more, "--out", tmp_path / "new.widegp")
     assert result.exit_code == 0, result.stderr
-    assert "29 rows were foretold with a log density of" in result.stdout
+    assert "29 rows were added." in result.stdout
     assert f"The model in {tmp_path / 'new.widegp'} now knows" in result.stdout
     assert copy.read_bytes() == before
 

@@ -231,11 +231,11 @@ def test_columns_that_say_nothing_are_left_out_with_a_note() -> None:
         "constant": "left out: constant",
         "twin": "left out: the same as 'x'",
         "empty": "left out: no values",
-        "id": "left out: 12 texts, all different, as of an identifier",
+        "id": "left out: 12 texts, all different: an identifier, it seems",
         "again": "left out: the same as 'color'",
-        "list": "left out: list values are no inputs",
-        "pair": "left out: struct values are no inputs",
-        "bytes": "left out: binary values are no inputs",
+        "list": "left out: list values cannot be inputs",
+        "pair": "left out: struct values cannot be inputs",
+        "bytes": "left out: binary values cannot be inputs",
         "flag": "left out: the same as 'half'",
         "when": "left out: constant",
         "word": "left out: constant",
@@ -249,8 +249,8 @@ def test_a_constant_with_gaps_is_an_indicator() -> None:
     encoder = fit(x=gaps([1.0] * N, 0, 4), c=gaps(["yes"] * N, 1), also=gaps([3] * N, 1), z=gaps(X, 1))
     assert encoder.feature_names == ("x (missing)", "c (missing)", "z")
     assert notes(encoder) == {
-        "x": "constant: used for where it is missing",
-        "c": "constant: used for where it is missing",
+        "x": "constant: an input says where it is missing",
+        "c": "constant: an input says where it is missing",
         "also": "left out: constant, and missing where 'c' is",
         "z": "missing where 'c' is",
     }
@@ -267,7 +267,7 @@ def test_rare_gaps_have_no_indicator(missing: int, flagged: bool) -> None:
     encoder = TableEncoding.fit(table, "y")
     expected = ("x", "x (missing)", "c (missing)") if flagged else ("x", "c (missing)")
     assert encoder.feature_names == expected
-    assert notes(encoder)["x"] == ("" if flagged else "gaps too rare for an input of their own")
+    assert notes(encoder)["x"] == ("" if flagged else "too few gaps for an input that marks them")
     matrix, said = encoder.transform(table)
     median = statistics.median(x for x in holes if x is not None)
     np.testing.assert_array_equal(matrix[:, 0], [median if x is None else x for x in holes])

@@ -42,7 +42,7 @@ class Shape(NamedTuple):
 
 
 class Grown(NamedTuple):
-    """A posterior given more rows, and how these were foretold, one after the other.
+    """A posterior given more rows, and how these were predicted, one after the other.
 
     t_i = (y_i - E y_i) / sd_i, moments given all rows before the i-th: independent and standard normal where
     the model is right.    t, log_sd : (q,).

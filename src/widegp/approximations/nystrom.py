@@ -203,7 +203,7 @@ class NystromPosterior:
         return cls(dense.kernel, dense.noise, dense.X, W, g, G)
 
     def grown(self, backend: Backend, X: np.ndarray, observed: Observed) -> Grown:
-        """G~ = G + B_*'B_*,  c~ = G g + B_*'y_*  for new rows X (q, I); they are foretold one by one."""
+        """G~ = G + B_*'B_*,  c~ = G g + B_*'y_*  for new rows X (q, I); they are predicted one by one."""
         if self.gram is None:
             raise ValueError(
                 "The model comes from a version of widegp that did not keep what more rows are added to;"

@@ -142,11 +142,11 @@ class FamilyPosterior:
         return rows.features @ numbers.beta - rows.y, variance
 
     def given_block(self, backend: Backend, block: Block, residual: bool) -> Grown:
-        """The posterior given the own rows of a block too, and how each was foretold from those before it.
+        """The posterior given the own rows of a block too, and how each was predicted from those before it.
 
         B~ = B + sum phi~ phi~'/d,   b~ = B beta + sum phi~ y~/d,   and on the way
         y~ - Phi~ beta ~ N(0, S),  S = diag(d) + Phi~ B^-1 Phi~' = L_S L_S',  t = L_S^-1 (y~ - Phi~ beta).
-        Without ``residual``, as in dtc and vfe, d is the noise, and a row is foretold as it would be
+        Without ``residual``, as in dtc and vfe, d is the noise, and a row is predicted as it would be
         predicted, with R_ii besides: sd_i^2 = (L_S)_ii^2 + R_ii.
         """
         features, y, d, dropped = self._conditional(backend, block, residual)

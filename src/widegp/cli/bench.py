@@ -25,8 +25,9 @@ def bench(
 ) -> None:
     """Measure how fast this machine is, in about a minute.
 
-    One objective with gradient, which a fit takes 20 to 100 of, beside the matrix products that it cannot do
-    without; the search for neighbours; prediction. Simulated tables with 50 inputs, float64.
+    One evaluation of the objective with its gradient, of which a plain fit takes 4 to 20, beside the matrix
+    products that it cannot do without; the search for neighbours; prediction. Simulated tables with 50
+    inputs, float64.
 
     \b
     Examples:

@@ -207,11 +207,11 @@ def _show(model: TableModel, out: Path, as_json: bool, verbose: bool) -> None:
     for text in told.get("remarks", ()):
         typer.echo(text)
     _print_left_out(model)
-    seen = f"conditioned on all {told['rows_conditioned_on']:,} rows"
+    seen = f"parameters as scored, predictions from all {told['rows_conditioned_on']:,} rows"
     if told["rows_conditioned_on"] == told["rows"]:
-        seen = f"fitted on the {told['rows']:,} training rows"
+        seen = f"the model as scored, fitted on the {told['rows']:,} training rows"
     took = seconds(told["seconds"])
-    screen.print(f"Saved to {out} after {took}: the model as scored, {seen}.", markup=False)
+    screen.print(f"Saved to {out} after {took}: {seen}.", markup=False)
 
 
 def _print_left_out(model: TableModel) -> None:

@@ -114,7 +114,9 @@ ModelFile = Annotated[
 ]
 Targets = Annotated[
     list[str],
-    typer.Option("--target", "-t", metavar="TEXT", help="Column to predict; repeated, several outputs."),
+    typer.Option(
+        "--target", "-t", metavar="TEXT", help="Column to predict; repeat the option for several outputs."
+    ),
 ]
 OneTarget = Annotated[list[str], typer.Option("--target", "-t", metavar="TEXT", help="Column to predict.")]
 LikelihoodOption = Annotated[
@@ -129,7 +131,7 @@ Drop = Annotated[
     list[str] | None, typer.Option("--drop", metavar="A,B", help="Columns to leave out; may be repeated.")
 ]
 Decimal = Annotated[
-    Literal[".", ","] | None, typer.Option(help="Decimal mark of numbers in text; by default found out.")
+    Literal[".", ","] | None, typer.Option(help="Decimal mark of numbers in text; else told by the cells.")
 ]
 Thousands = Annotated[
     str | None, typer.Option(metavar="MARK", help="Mark between thousands: . , ' or a blank.")
@@ -139,7 +141,8 @@ Dates = Annotated[
     typer.Option(help="What 01/02/2019 means; asked for where it matters."),
 ]
 Encoding = Annotated[
-    str | None, typer.Option(callback=encoding, help="Of a text file, such as cp1252; by default UTF-8.")
+    str | None,
+    typer.Option(callback=encoding, help="Encoding of a text file, such as cp1252; by default UTF-8."),
 ]
 MissingTarget = Annotated[
     Literal["leave-out", "error"], typer.Option(help="Rows without a target: leave them out, or an error.")
@@ -155,12 +158,13 @@ Rank = Annotated[
     int,
     typer.Option(
         min=1,
-        help="Anchors: the coarse part of the function. Without --budget, auto takes at most 200.",
+        help="Number of anchors, points that carry the coarse shape of the function; auto takes at most 200"
+        " unless --budget is given.",
     ),
 ]
 Neighbors = Annotated[int, typer.Option(min=0, help="Nearest rows that each row is conditioned on.")]
 PredictNeighbors = Annotated[
-    int, typer.Option(min=0, help="The same when predicting: fewer are faster, more are a little closer.")
+    int, typer.Option(min=0, help="Nearest rows that a prediction is conditioned on; fewer are faster.")
 ]
 ApproximationOption = Annotated[
     str,
@@ -171,21 +175,29 @@ ApproximationOption = Annotated[
     ),
 ]
 Anchors = Annotated[AnchorRule, typer.Option(help="How the anchors are placed.")]
-Ard = Annotated[bool, typer.Option("--ard/--no-ard", help="One variance per input, which ranks the inputs.")]
+Ard = Annotated[
+    bool,
+    typer.Option(
+        "--ard/--no-ard", help="One variance per input, which ranks the inputs; else only a warp is chosen."
+    ),
+]
 TransformOption = Annotated[
     Transform | None,
     typer.Option(help="Monotone map of the target, estimated with the rest; auto, or none with --plain."),
 ]
 Plain = Annotated[
     bool,
-    typer.Option("--plain", help="Standardised inputs, one metric, one noise: try nothing on held-out rows."),
+    typer.Option("--plain", help="A simpler, faster model: no metric, warp, varying noise or trees."),
 ]
 Conformal = Annotated[
     bool, typer.Option("--conformal", help="Calibrate the intervals on a tenth of the rows, kept apart.")
 ]
 Budget = Annotated[
     float | None,
-    typer.Option(parser=seconds, metavar="TIME", help="Time for the whole command, like 90s or 5m."),
+    typer.Option(
+        parser=seconds, metavar="TIME",
+        help="Time for the whole command, like 90s or 5m; nothing is then tried on held-out rows.",
+    ),
 ]
 TestFraction = Annotated[
     float, typer.Option(callback=fraction, help="Share of the rows kept apart for the scores.")
@@ -200,7 +212,7 @@ Missing = Annotated[
 BackendOption = Annotated[BackendName, typer.Option("--backend", help="native: CPU; xla: any device.")]
 Level = Annotated[float, typer.Option(callback=probability, help="Probability of the intervals.")]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Parameters, and what the answer does not need.")
+    bool, typer.Option("--verbose", "-v", help="Also parameters, and all that was chosen and left out.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, and nothing else.")]
 

@@ -56,8 +56,8 @@ def predict(
 
     The columns of the table are kept, and mean, sd, lower, upper and outside added. By the model, a new
     observation falls between lower and upper with probability --level. Several outputs have their names in
-    front of these. Classes have class, the likeliest; a probability for each; and set, the classes, with | in
-    between, that hold that of a new row with probability --level, as the held-out rows tell. Where outside is
+    front of these. Classes have class, the likeliest; a probability for each; and set, classes with | in
+    between, among which the true one is with probability --level, as the held-out rows tell. Where outside is
     true, a number or date of the row lies beyond the training range: the prediction is an extrapolation, and
     neither it nor its interval was tested there. Rows are read, predicted and written in batches, so tables
     may be larger than memory.

@@ -27,7 +27,7 @@ def update(
     """Add the rows of a table to a model, without a new fit.
 
     Predictions are then conditioned on these rows too; the parameters stay as they were fitted. Each row is
-    first foretold from those before it: the answer says how well that went beside what the model expected,
+    first predicted from those before it: the answer says how well that went beside what the model expected,
     and whether it is time to fit again. The scores of a report stay those of the fit.
 
     \b

@@ -114,5 +114,5 @@ def _correlation(kernel: StationaryKernel, s: Node) -> Any:
     """kappa(s), as the kernel writes it."""
     made = kernel.formula(s, graph)
     if made is None:
-        raise ExportError(f"{type(kernel).__name__} has no graph; fit 'rbf' or one of the Matérn kernels.")
+        raise ExportError(f"{type(kernel).__name__} has no graph; fit 'mixed' or another named kernel.")
     return made

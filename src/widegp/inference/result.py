@@ -85,7 +85,7 @@ class Direction:
 
 @dataclass(frozen=True)
 class Growth:
-    """How well rows that came after the fit were foretold, each from all rows before it.
+    """How well rows that came after the fit were predicted, each from all rows before it.
 
     rows : how many.    score : mean log density of their targets, in nats and the units of y.
     expected : the score of rows like those of the fit, known from rows that were left out of it; where none
@@ -108,7 +108,7 @@ class Growth:
 
     @property
     def refit_due(self) -> bool:
-        """Whether the rows were foretold worse than chance explains; few rows cannot tell."""
+        """Whether the rows were predicted worse than chance explains; few rows cannot tell."""
         return self.rows >= LEAST_ROWS and not self.score >= self.range[0]
 
     @property
@@ -117,8 +117,9 @@ class Growth:
         low, high = self.range
         due = "; a new fit is due" if self.refit_due else ""
         return (
-            f"{self.rows:,} rows were foretold with a log density of {self.score:.3f} on average; rows like"
-            f" those of the fit have {self.expected:.3f}, by chance {low:.3f} to {high:.3f}{due}."
+            f"{self.rows:,} rows were added. Their log density, each predicted before it was added, is"
+            f" {self.score:.3f} on average; that of rows like those of the fit is {self.expected:.3f}, by"
+            f" chance {low:.3f} to {high:.3f}{due}."
         )
 
     @classmethod
@@ -143,7 +144,7 @@ class FitResult:
     parameters about which the data say less than the priors, by the common scale of vectors where there are
     more than 40 parameters; ``seconds`` the wall time by stage; ``notes`` what else a reader must know, such
     as parameters at an end of their range; ``credible_intervals`` of level 0.95 by parameter, where the
-    posterior of the parameters was made; ``growth`` how well rows were foretold that were added later, and
+    posterior of the parameters was made; ``growth`` how well rows were predicted that were added later, and
     ``left_out`` what that is compared with: mean and sd of log p(t), t = (z - E z) / sd z, over so many
     left-out rows of the fit.
     """
@@ -172,7 +173,7 @@ class FitResult:
 
     @property
     def refit_due(self) -> bool:
-        """Whether the rows added last, or all rows added since the fit, were foretold worse than chance
+        """Whether the rows added last, or all rows added since the fit, were predicted worse than chance
         explains: the parameters no longer suit what is coming in.
         """
         return bool(self.growth) and (self.growth[-1].refit_due or Growth.pooled(self.growth).refit_due)

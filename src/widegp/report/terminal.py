@@ -123,7 +123,7 @@ def _drivers(summary: dict[str, Any]) -> str:
     if not ranked:
         return ""
     named = listed([f"{short(item['name'])} ({percent(item['importance'])})" for item in ranked])
-    return f"It needs {named} most: so much of the variation is lost where the column is shuffled."
+    return f"What matters most: {named} (share of the variation lost when the column is shuffled)."
 
 
 def _weights(summary: dict[str, Any]) -> Table:
