@@ -12,6 +12,9 @@ them grow on every row of their folds.
 
 Folds are random, but equal rows seen FOLDS times or more share one: else g, which differs by fold, would tell
 which fold a row is in, and so which targets g has not seen.
+
+A row is known by its values and, among equal rows of a table, by its place: maps and trees of a table must be
+given its rows in one order, whether all of them grow trees or not.
 """
 
 from __future__ import annotations
@@ -48,7 +51,8 @@ class TreesInput:
     ------
     feature, threshold, left, right, value : (T,) the nodes of all trees; leaves have feature -1.
     roots : where each tree starts.    starts : (K J + 1,) the trees of each model, those of a fold together.
-    bases : (K J,).    seen, fold : keys of the rows that the trees have seen, sorted, and the fold of each.
+    bases : (K J,).    seen, fold : `table_keys` of the rows that have grown the trees, and their folds; in
+        older files the keys of equal rows are equal.
     shift, scale : (J,) mean and sd of g at the training rows.    size : in older files only, and not used.
     """
 
@@ -81,15 +85,16 @@ class TreesInput:
         cls, X: np.ndarray, target: np.ndarray, seed: int, loss: str = "squared_error", weight: Any = None,
         counts: Sequence[int] | None = None,
     ) -> Self:  # fmt: skip
-        """Trees for rows X (n, I), their ``target`` and weight (n,), if not 1, by a loss of
+        """Trees for a table X (n, I), its ``target`` and weight (n,), if not 1, by a loss of
         `widegp.boosting.LOSSES`; of a target (n, J) small trees predict the first column, large ones each
-        of the others. ``counts`` (J,) : how many trees each model gets, where that is known.
+        of the others. Rows of weight 0 grow no trees. ``counts`` (J,) : how many trees each model gets, where
+        that is known.
         """
         rng = np.random.default_rng(seed)
-        some = np.sort(rng.permutation(len(X))[:MOST_ROWS])
+        growing = np.arange(len(X)) if weight is None else np.flatnonzero(weight)
+        some = growing[np.sort(rng.permutation(len(growing))[:MOST_ROWS])]
         rows, own = X[some], np.ones(len(some)) if weight is None else weight[some]
-        keys = row_keys(rows)
-        fold = _folds(keys, own, rng)
+        fold = _folds(row_keys(rows), own, rng)
         y = target[some] if target.ndim > 1 else np.column_stack([target[some], target[some]])
         columns = range(y.shape[1])
 
@@ -103,9 +108,8 @@ class TreesInput:
         if counts is None:
             first, jobs = in_threads(grown, jobs[: len(columns)], _alone), jobs[len(columns) :]
             counts = [len(model.roots) for model in first]
-        order = np.argsort(keys, kind="stable")
-        made = cls._of([*first, *in_threads(grown, jobs, _alone)], keys[order], fold[order])
-        g = made.training(X)[:, X.shape[1] :]
+        made = cls._of([*first, *in_threads(grown, jobs, _alone)], table_keys(X)[some], fold)
+        g = made.training(X, growing)[growing, X.shape[1] :]
         sd = g.std(axis=0)
         scaled = replace(made, shift=g.mean(axis=0), scale=np.where(sd > 0, sd, 1.0))
         vars(scaled)["forest"] = made.forest
@@ -134,29 +138,30 @@ class TreesInput:
         return self._beside(rows, self._mean(rows))
 
     def training(self, X: ArrayLike, only: np.ndarray | None = None) -> np.ndarray:
-        """The same of rows among which are those that the trees have seen: g of these is cross-fitted.
+        """The same of the table that trees were grown for, or of one that begins with it: g of the rows that
+        have grown them is cross-fitted.
 
-        Rows are recognised by their values; the k-th of equal rows counts as the k-th of those seen.
         ``only`` (b,) : the rows whose g is asked for; that of all others is 0.
         """
         rows = np.ascontiguousarray(X, float)
-        if only is not None and len(only) < len(rows):
-            out = np.column_stack([rows, np.zeros((len(rows), self.columns))])
-            out[only] = self.training(rows[only])
-            return out
-        keys = row_keys(rows)
-        order = np.argsort(keys, kind="stable")
-        ranked = keys[order]
-        nth = np.empty(len(keys), np.int64)
-        nth[order] = np.arange(len(keys)) - np.searchsorted(ranked, ranked)
-        place = np.searchsorted(self.seen, keys) + nth
-        known = place < np.searchsorted(self.seen, keys, side="right")
-        g, fold = np.empty((len(rows), self.columns)), np.full(len(rows), -1)
-        fold[known] = self.fold[place[known]]
-        for k in np.unique(fold[known]):
-            g[fold == k] = self.by_model(rows[fold == k], int(k))
-        g[~known] = self._mean(rows[~known])
-        return self._beside(rows, g)
+        asked = np.arange(len(rows)) if only is None else only
+        seen, seen_fold = self._seen_in_order
+        keys = table_keys(rows)[asked]
+        place = np.minimum(np.searchsorted(seen, keys), len(seen) - 1)
+        fold, some = np.where(seen[place] == keys, seen_fold[place], -1), rows[asked]
+        g = np.empty((len(asked), self.columns))
+        for k in np.unique(fold):
+            g[fold == k] = self._mean(some[fold == k]) if k < 0 else self.by_model(some[fold == k], int(k))
+        out = np.column_stack([rows, np.zeros((len(rows), self.columns))])
+        out[asked] = self._beside(some, g)
+        return out
+
+    @cached_property
+    def _seen_in_order(self) -> tuple[np.ndarray, np.ndarray]:
+        """Keys of the rows that have grown the trees, sorted, and the fold of each."""
+        keys = told_apart(self.seen)
+        order = np.argsort(keys)
+        return keys[order], self.fold[order]
 
     def _mean(self, rows: np.ndarray) -> np.ndarray:
         return self.by_model(rows).reshape(len(rows), FOLDS, self.columns).mean(axis=1)
@@ -189,6 +194,20 @@ def row_keys(X: np.ndarray) -> np.ndarray:
         keys = (keys ^ column) * np.uint64(0x9E3779B97F4A7C15)
         keys ^= keys >> np.uint64(29)
     return keys.view(np.int64)
+
+
+def told_apart(keys: np.ndarray) -> np.ndarray:
+    """Other keys in place of those that have come before, (n,); keys that all differ stay as they are."""
+    order = np.argsort(keys, kind="stable")
+    ranked = keys[order]
+    nth = np.empty(len(keys), np.uint64)
+    nth[order] = np.arange(len(keys)) - np.searchsorted(ranked, ranked)
+    return (keys.view(np.uint64) + nth * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)
+
+
+def table_keys(X: np.ndarray) -> np.ndarray:
+    """A number for each row of X (n, I) that tells the k-th of equal rows from the others, (n,)."""
+    return told_apart(row_keys(X))
 
 
 def too_few_kinds(X: np.ndarray) -> bool:

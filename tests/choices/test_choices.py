@@ -219,9 +219,9 @@ def test_trees_are_compared_by_rows_that_have_not_grown_them_and_grown_on_all_fo
     X, _ = steps(400)
     grown, fit = [], TreesInput.fit
 
-    def recorded(rows, *given, **named):
-        grown.append(set(row_keys(rows)))
-        return fit(rows, *given, **named)
+    def recorded(rows, *given, weight, **named):
+        grown.append(set(row_keys(rows[weight > 0])))
+        return fit(rows, *given, weight=weight, **named)
 
     monkeypatch.setattr(TreesInput, "fit", recorded)
     y = np.where(X[:, 0] > 0, 1.0, -1.0) + 0.1 * np.random.default_rng(1).standard_normal(len(X))

@@ -45,7 +45,10 @@ class GrownTrees:
     seed: int
 
     def on(self, rows: np.ndarray, counts: list[int] | None = None) -> TreesInput:
-        return TreesInput.fit(self.X[rows], self.target[rows], self.seed, counts=counts)
+        """Trees that the ``rows`` have grown."""
+        weight = np.zeros(len(self.X))
+        weight[rows] = 1.0
+        return TreesInput.fit(self.X, self.target, self.seed, weight=weight, counts=counts)
 
     @cached_property
     def of_all(self) -> TreesInput:

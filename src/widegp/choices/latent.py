@@ -293,11 +293,10 @@ class LatentFit:
         return float(own), float(beside)
 
     def _trees(self, X: np.ndarray, part: Part) -> TreesInput:
-        """Trees of the responses at some rows of X (n, I)."""
-        response, seed = self.problem.response, self.builder.seed
-        order = np.argsort(part.rows)
-        rows, weight = part.rows[order], part.weight[order]
-        return TreesInput.fit(X[rows], response.y[rows], seed, response.likelihood.trees_loss, weight)
+        """Trees that some rows of X (n, I) have grown by their responses."""
+        response, weight = self.problem.response, np.zeros(len(X))
+        weight[part.rows] = part.weight
+        return TreesInput.fit(X, response.y, self.builder.seed, response.likelihood.trees_loss, weight)
 
     def _of_part(self, tables: Tables, form: Form, near: Fitted | None) -> Fitted:
         """The fit of some rows, from that of a like form if there is one."""
