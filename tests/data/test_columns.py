@@ -283,8 +283,22 @@ def test_row_numbers_look_like_an_identifier() -> None:
     }  # fmt: skip
     encoder = TableEncoding.fit(pa.table(columns), "other")
     noted = {c.name: [notice.kind for notice in c.notes] for c in encoder.columns if c.notes}
-    # The numbers of "float" are those of "id" and left out for that; order alone does not make an identifier.
-    assert noted == {"id": ["identifier"], "back": ["in order"], "float": ["the same"]}
+    # Order alone does not make an identifier, and what has the numbers of one stays.
+    assert noted == {"id": ["the same"], "back": ["in order"], "float": ["in order"]}
+
+
+@pytest.mark.parametrize("twin", ["Unnamed: 0", "user_id"])
+def test_a_column_stays_though_one_that_goes_is_the_same(twin: str) -> None:
+    """A frame with t = 0, 1, ... that is written with its index has the numbers of t twice."""
+    t = np.arange(60.0)
+    encoder = TableEncoding.fit(pa.table({twin: t, "t": t, "y": t**2}), "y")
+    assert encoder.feature_names == ("t",)
+
+
+def test_gaps_that_tell_are_kept_though_an_identifier_has_them_too() -> None:
+    x = np.where(np.arange(60) % 3 == 0, np.nan, np.random.default_rng(0).normal(size=60))
+    table = pd.DataFrame({"user_id": np.where(np.isnan(x), np.nan, np.arange(60.0)), "x": x, "y": range(60)})
+    assert TableEncoding.fit(pa.Table.from_pandas(table), "y").feature_names == ("x", "x (missing)")
     assert TableEncoding.fit(pa.table({"id": count, "y": other}), "y").feature_names == ("id",)
 
 

@@ -299,11 +299,13 @@ def _fitted(columns: tuple[Column, ...], held: Mapping[str, Statistics]) -> tupl
     """The columns with what was learnt; identifiers are left out where other inputs remain."""
     from widegp.data.statistics import NumberStatistics
 
+    known = {name: statistics for name, statistics in held.items() if statistics.rows}
+    named = {n for n, s in known.items() if isinstance(s, NumberStatistics) and s.is_identifier()}
     seen: dict[Any, str] = {}
-    fitted = {name: statistics.column(seen) for name, statistics in held.items() if statistics.rows}
+    # Identifiers come last: a column that is the same as one of them, or has gaps where it has, stays.
+    fitted = {name: known[name].column(seen) for name in sorted(known, key=named.__contains__)}
     used = {name for name, column in fitted.items() if column.features()}
-    named = {n for n in used if isinstance(s := held[n], NumberStatistics) and s.is_identifier()}
-    for name in named if used - named else ():
+    for name in used & named if used - named else ():
         fitted[name] = replace(held[name].blank, notes=(Notice("identifier", name),))
     return tuple(fitted.get(column.name, column) for column in columns)
 

@@ -71,12 +71,13 @@ class Statistics:
 
         if self.missing == self.rows:
             return left_out("no values")
+        if reason := self.reason():
+            return left_out(reason.kind, *reason.detail)
+        # Only columns that stay are compared with: of two that are the same one must.
         alike = "numeric" if blank.kind == "boolean" else blank.kind
         first = seen.setdefault((alike, self._digest.digest()), name)
         if first != name:
             return left_out("the same", quoted(first))
-        if reason := self.reason():
-            return left_out(reason.kind, *reason.detail)
         column = self.fitted(dict(vars(blank)))
         varies = bool(column.value_features())
         if self.missing == 0:
