@@ -285,6 +285,7 @@ def test_row_numbers_look_like_an_identifier() -> None:
     noted = {c.name: [notice.kind for notice in c.notes] for c in encoder.columns if c.notes}
     # Order alone does not make an identifier, and what has the numbers of one stays.
     assert noted == {"id": ["the same"], "back": ["in order"], "float": ["in order"]}
+    assert TableEncoding.fit(pa.table({"id": count, "y": other}), "y").feature_names == ("id",)
 
 
 @pytest.mark.parametrize("twin", ["Unnamed: 0", "user_id"])
@@ -299,7 +300,6 @@ def test_gaps_that_tell_are_kept_though_an_identifier_has_them_too() -> None:
     x = np.where(np.arange(60) % 3 == 0, np.nan, np.random.default_rng(0).normal(size=60))
     table = pd.DataFrame({"user_id": np.where(np.isnan(x), np.nan, np.arange(60.0)), "x": x, "y": range(60)})
     assert TableEncoding.fit(pa.Table.from_pandas(table), "y").feature_names == ("x", "x (missing)")
-    assert TableEncoding.fit(pa.table({"id": count, "y": other}), "y").feature_names == ("id",)
 
 
 @pytest.mark.parametrize(
