@@ -15,7 +15,7 @@ import widegp
 from widegp import metrics
 from widegp.classifier import WideGPClassifier
 from widegp.inference import starts
-from widegp.latent_fit import merged_rows, weighted_scaler
+from widegp.latent_fit import merged_rows
 
 RNG = np.random.default_rng(0)
 PLAIN = {"metric": "iso", "scale_inputs": "standard", "trees": "none"}  # nothing is chosen on held-out rows
@@ -92,13 +92,38 @@ def test_merged_rows():
     np.testing.assert_array_equal(rows, [[1, 2], [1, 2]])
     np.testing.assert_array_equal(y, [0, 1])
     np.testing.assert_array_equal(weight, [4, 3])
-    scaler = weighted_scaler(RNG.normal(size=(5, 1)), np.array([1.0, 0, 2, 0, 0]), "standard")
-    assert scaler.shift.shape == scaler.scale.shape == (1,)
 
 
 def test_one_class_is_refused():
     with pytest.raises(ValueError, match="one class"):
         WideGPClassifier().fit(np.zeros((3, 1)), ["a", "a", "a"])
+
+
+def test_a_fit_that_fails_leaves_the_one_before_as_it_was():
+    X = np.repeat([[0.0], [1.0]], 6, axis=0)
+    with _quiet():
+        model = WideGPClassifier(max_iter=2, metric="iso", trees="none").fit(X, np.repeat(["no", "yes"], 6))
+    before = model.predict(X)
+    with pytest.raises(ValueError, match="approximation"):
+        model.set_params(approximation="nearly").fit(X, np.repeat(["cat", "dog"], 6))
+    np.testing.assert_array_equal(model.predict(X), before)
+    assert list(model.classes_) == ["no", "yes"]
+
+
+def test_inputs_by_rank_and_weights_of_classes_by_number_go_into_the_file(tmp_path):
+    X = np.exp(RNG.normal(size=(40, 2)))
+    y = (X[:, 0] > 1).astype(int)
+    settings = {"scale_inputs": "quantile", "class_weight": {0: 1.0, 1: 5.0}, "max_iter": 3}
+    with _quiet():
+        model = WideGPClassifier(**settings, metric="iso", trees="none", random_state=0).fit(X, y)
+        model.save(tmp_path / "m.widegp")
+        loaded = widegp.load(tmp_path / "m.widegp")
+        assert loaded.get_params()["class_weight"] == {0: 1.0, 1: 5.0}
+        np.testing.assert_array_equal(loaded.fit(X, y).predict_proba(X), model.predict_proba(X))
+    # Ranks are all that counts.
+    with _quiet():
+        curved = WideGPClassifier(**settings, metric="iso", trees="none", random_state=0).fit(X**3, y)
+    np.testing.assert_allclose(curved.predict_proba(X**3), model.predict_proba(X), atol=0.02)
 
 
 def _quiet():

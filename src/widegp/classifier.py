@@ -16,15 +16,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from widegp.class_sets import SetsMixin, fit_apart
+from widegp.data.input_maps import fit_scaler
 from widegp.inference.watch import Watch
 from widegp.kernels.base import Kernel
 from widegp.laplace import Response
 from widegp.laplace_classes import ClassResponse
-from widegp.latent_fit import fit_latent, latent_builder, latent_models, merged_rows, weighted_scaler
+from widegp.latent_fit import fit_latent, latent_builder, latent_models, merged_rows
 from widegp.likelihoods import Bernoulli, Softmax
 from widegp.progress import Listener
 from widegp.saving import SaveMixin
-from widegp.training_table import checked_rows
+from widegp.training_table import base_scaling, checked_rows
 
 
 class WideGPClassifier(SaveMixin, SetsMixin, ClassifierMixin, BaseEstimator):
@@ -116,41 +117,42 @@ class WideGPClassifier(SaveMixin, SetsMixin, ClassifierMixin, BaseEstimator):
         """
         if self.conformal:
             return fit_apart(self, X, y, sample_weight, progress)
-        self.calibration_ = None
         began = time.perf_counter()
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"All rows are of one class, {self.classes_[0]!r}; pass rows of two or more.")
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"All rows are of one class, {classes[0]!r}; pass rows of two or more.")
         weight = np.array(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
         if self.class_weight is not None:
             weight = weight * compute_sample_weight(self.class_weight, y)
         rows, codes, weight = merged_rows(np.asarray(X), codes.astype(float), weight)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        scaler = weighted_scaler(rows, weight, self.scale_inputs)
+        scaler = fit_scaler(rows, base_scaling(self), weight)
         builder = latent_builder(self, scaler.transform(rows), seed)
-        response = self._response(codes, weight)
+        response = self._response(len(classes), codes, weight)
         left = None if self.budget is None else max(0.0, self.budget - time.perf_counter() + began)
         watch = Watch(() if progress is None else (progress,))
         estimate = fit_latent(self, builder, response, left, watch)
-        self.fitted_ = latent_models(self, estimate, scaler, response.offset)
+        # Together and last: a fit that fails leaves the one before as it was.
+        fitted = latent_models(self, estimate, scaler, response.offset)
+        self.classes_, self.calibration_, self.fitted_ = classes, None, fitted
         result = self.fitted_[0].result
         self.converged_, self.n_iter_ = result.converged, max(1, result.n_iter)
         if not self.converged_:
             warnings.warn(f"The fit has not converged: {result.reason}.", ConvergenceWarning, 2)
         return self
 
-    def _response(self, codes: np.ndarray, weight: np.ndarray) -> Response | ClassResponse:
-        """Classes by number, (n,), under the likelihood asked for, f about its level."""
-        if len(self.classes_) == 2:
+    def _response(self, count: int, codes: np.ndarray, weight: np.ndarray) -> Response | ClassResponse:
+        """``count`` classes by number, (n,), under the likelihood asked for, f about its level."""
+        if count == 2:
             two = Bernoulli(self.link)
             return Response(two, codes, two.level(codes, weight=weight), weight)
         if self.link != "logit":
             raise ValueError(
-                f"link={self.link!r} serves two classes and y has {len(self.classes_)}; use link='logit'."
+                f"link={self.link!r} serves two classes and y has {count}; use link='logit'."
             )
-        several = Softmax(len(self.classes_))
+        several = Softmax(count)
         return ClassResponse(several, codes, several.level(codes, weight), weight)
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:

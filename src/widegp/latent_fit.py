@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
 from widegp.approximations.build import Builder
@@ -19,7 +18,7 @@ from widegp.compute.backend import choose_backend
 from widegp.conditioning import TrainingRows
 from widegp.data.arrays import is_mapped, take
 from widegp.data.input_maps import ChainedMaps, InputMap
-from widegp.data.preprocessing import InputScaler, TargetScaler
+from widegp.data.preprocessing import TargetScaler
 from widegp.data.value_means import Valued
 from widegp.engines.base import backend_for, make_engine
 from widegp.fitted import FittedGP, Member
@@ -212,11 +211,3 @@ def merged_rows(
     X, y = X[kept], y[kept]
     first, sums = repeats([X, y], weight[kept])
     return X[first], y[first], sums
-
-
-def weighted_scaler(X: np.ndarray, weight: np.ndarray, kind: str | None) -> InputScaler:
-    """The scaler of rows X (n, I) that count ``weight`` (n,) times."""
-    if kind not in ("standard", "auto"):
-        return InputScaler.fit(X, kind)
-    moments = StandardScaler().fit(X, sample_weight=weight)
-    return replace(InputScaler.fit(X[:1], "standard"), shift=moments.mean_, scale=moments.scale_)

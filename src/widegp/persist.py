@@ -227,6 +227,8 @@ class _Packer:
         if isinstance(value, list | tuple):
             items = [self.pack(item, f"{where}.{i}") for i, item in enumerate(value)]
             return items if isinstance(value, list) else {"$tuple": items}
+        if isinstance(value, Mapping) and not all(isinstance(key, str) for key in value):
+            return {"$pairs": [[self.pack(part, where) for part in pair] for pair in value.items()]}
         if isinstance(value, Mapping):
             return {str(key): self.pack(item, f"{where}.{key}") for key, item in value.items()}
         if dataclasses.is_dataclass(value):
@@ -296,6 +298,8 @@ def _unpack(value: Any, arrays: _Arrays) -> Any:
         return array.T if value["order"] == "F" else array
     if "$float" in value:
         return float(value["$float"])
+    if "$pairs" in value:
+        return {_unpack(key, arrays): _unpack(item, arrays) for key, item in value["$pairs"]}
     if "$reason" in value:
         return Reason(value["$reason"])
     if "$tuple" in value:

@@ -80,7 +80,7 @@ def training_table(
             raise ValueError("sample_weight and noise_variance need the table in memory; pass arrays.")
         if estimator.conformal:
             raise ValueError("conformal=True needs the table in memory; pass NumPy arrays or a frame.")
-        table = read_stored(X, y, _base_scaling(estimator))
+        table = read_stored(X, y, base_scaling(estimator))
         estimator.n_features_in_ = table.X.shape[1]
         estimator.__dict__.pop("feature_names_in_", None)
         if table.names is not None:
@@ -103,7 +103,7 @@ def training_table(
     if offset is not None:
         first, weight = repeats([X, offset[fitted], y], weight)
         X, y, fitted = X[first], y[first], fitted[first]
-    scaler = fit_scaler(X, _base_scaling(estimator), weight)
+    scaler = fit_scaler(X, base_scaling(estimator), weight)
     return TrainingTable(scaler.transform(X), y, scaler, held, weight, noise, fitted)
 
 
@@ -137,7 +137,7 @@ def _noise(noise: Any, n_rows: int) -> np.ndarray:
     return noise
 
 
-def _base_scaling(estimator: Any) -> str | None:
+def base_scaling(estimator: Any) -> str | None:
     """The scaling that others, if any, are chosen in place of."""
     return "standard" if estimator.scale_inputs == "auto" else estimator.scale_inputs
 
