@@ -87,7 +87,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         found: Survey = survey(source, None, tuple(self.drop), reading, problems)
         rows = None
         if y is not None and np.asarray(y).dtype.kind in "biuf":
-            target = np.asarray(y, float).reshape(-1)
+            target = np.asarray(y, float)
+            if target.ndim != 1:
+                raise ValueError(f"y has shape {target.shape}; pass one number for each row, (n,).")
+            if source.n_rows not in (None, len(target)):
+                raise ValueError(f"y has {len(target)} numbers and X {source.n_rows} rows; pass as many.")
             rows = RowsToLearn.of(np.isfinite(target), target, self.random_state)
         encoding, means = learn(source, found, None, self.missing, problems, rows)
         problems.raise_all()
@@ -102,5 +106,7 @@ def _opened(X: Any) -> TableSource:
     if isinstance(X, np.ndarray) and X.ndim == 2:
         import pyarrow as pa
 
-        X = pa.table({str(j): pa.array(X[:, j].tolist()) for j in range(X.shape[1])})
+        from widegp.data.frames import of_objects
+
+        X = pa.table({str(j): of_objects(X[:, j].tolist()) for j in range(X.shape[1])})
     return open_table(X)

@@ -404,3 +404,30 @@ def test_the_median_of_many_rows_is_that_of_an_even_sample(monkeypatch: pytest.M
 def test_feature_names_are_told_apart() -> None:
     encoder = fit(**{"c": ["a", "b", "c"] * 4, "c=a": X})
     assert len(set(encoder.feature_names)) == 4
+
+
+@pytest.mark.parametrize("values", [[3, 1, 2] * 20, ["3", "1", "2"] * 20])
+def test_a_category_of_numbers_is_levels_and_numbers_are_read_as_such_later(values: list) -> None:
+    frame = pd.DataFrame({"c": pd.Categorical(values), "y": np.arange(60.0)})
+    encoder = TableEncoding.fit(pa.Table.from_pandas(frame), "y")
+    (column,) = encoder.columns
+    assert column.kind == "categorical" and column.levels == ("1", "2", "3")
+    encoded, _ = encoder.transform(pa.Table.from_pandas(frame))
+    later, noticed = encoder.transform(pa.table({"c": [int(value) for value in values]}))
+    np.testing.assert_array_equal(later, encoded)
+    assert not noticed
+
+
+def test_an_encoder_takes_one_number_for_each_row_and_arrays_of_mixed_kinds() -> None:
+    frame = pd.DataFrame({"c": np.resize(list("abcdefghijklmnop"), 64), "x": np.arange(64.0)})
+    for y in (np.zeros((64, 2)), np.zeros(63), np.zeros(128)):
+        with pytest.raises(ValueError, match="y has"):
+            TableEncoder().fit(frame, y)
+    array = frame.astype(object).to_numpy()
+    array[3, 0], array[5, 1] = np.nan, None
+    with_gaps = TableEncoder().fit(array).encoding_
+    assert [column.kind for column in with_gaps.columns] == ["categorical", "numeric"]
+    array[7, 1] = "word"
+    with pytest.raises(TableError, match="holds numbers but for 'word' in row 8"):
+        TableEncoder().fit(array)
+    assert TableEncoder().fit(pd.DataFrame({"big": [2**70, 1, 2], "x": [1.0, 2.0, 3.0]})).n_features_in_ == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 
 from widegp.data.errors import TableError
@@ -85,3 +86,27 @@ def test_codes_keep_rows_gaps_and_other_columns(tmp_path):
             np.testing.assert_array_equal(read["y"], [1, 0, np.nan, 0, 1, 0])
             assert list(read["z"]) == list("abcdef")
         assert next(iter(made.batches(100, ["z"]))).schema.names == ["z"]
+
+
+@pytest.mark.parametrize("values", [[0, 1, 2] * 10, ["0", "1", "2"] * 10, ["10", "2", "1"] * 10])
+def test_a_category_is_classes_whatever_its_levels_look_like(values):
+    classes = tuple(sorted({str(value) for value in values}, key=int))
+    for typed in (pd.Categorical(values), pd.Series(values, dtype="category")):
+        assert kind_of(typed).classes == classes
+
+
+def test_gaps_are_no_class_however_they_are_written():
+    kind = kind_of(["yes", "no", "", "NA", "yes "] * 8)
+    assert kind.classes == ("no", "yes")
+    frame = pd.DataFrame({"x": range(5), "y": ["yes", "no", "", "NA", "yes "]})
+    codes = coded(open_table(frame), "y", kind.classes).read(["y"]).column("y")
+    assert codes.to_pylist() == [1.0, 0.0, None, None, 1.0]
+
+
+def test_a_number_that_is_none_is_no_class():
+    table = polars.DataFrame({"x": np.arange(30.0), "y": [0.0, 1.0, float("nan")] * 10})
+    assert target_kind(open_table(table), "y").classes == ("0", "1")
+    codes = coded(open_table(table), "y", ("0", "1")).read(["y"]).column("y")
+    assert codes.to_pylist()[:3] == [0.0, 1.0, None]
+    with pytest.raises(TableError, match="'inf' in row 1"):
+        coded(open_table(pd.DataFrame({"y": [np.inf, 0.0]})), "y", ("0", "1"))

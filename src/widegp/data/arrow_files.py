@@ -20,6 +20,8 @@ Opened = tuple[pa.Schema, int | None, Callable[[list[str], int], Iterator[pa.Rec
 # Columns of a row group are each read through a buffer of this size, so that a file with one huge row group
 # still streams, and one of many columns does too.
 BUFFER = 1 << 17
+# Metadata of a field that held categories.
+LEVELS = {b"widegp": b"levels"}
 
 
 def open_parquet(files: Sequence[Path]) -> Opened:
@@ -62,11 +64,27 @@ def _common(common: pa.Schema, schema: pa.Schema, first: Path, path: Path) -> pa
 
 
 def without_dictionaries(schema: pa.Schema) -> pa.Schema:
-    """The schema with dictionaries replaced by what they hold: files and batches have different ones."""
-    fields = (f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema)
+    """The schema with dictionaries replaced by what they hold: files and batches have different ones.
+
+    Those of text and whole numbers hold levels: numbers become text, and the fields are marked.
+    """
+    return pa.schema([_without_dictionary(field).with_nullable(True) for field in schema])
+
+
+def _without_dictionary(field: pa.Field) -> pa.Field:
+    is_, kind, plain = pa.types, field.type, field.remove_metadata()
+    levels = is_.is_dictionary(kind)
+    kind = kind.value_type if levels else kind
+    counted = levels and (is_.is_integer(kind) or is_.is_boolean(kind))
     # Rows of string views, which polars hands out, cannot be filtered.
-    fields = (f.with_type(pa.large_string()) if pa.types.is_string_view(f.type) else f for f in fields)
-    return pa.schema([field.remove_metadata().with_nullable(True) for field in fields])
+    kind = pa.large_string() if counted or is_.is_string_view(kind) else kind
+    levels = levels and (is_.is_string(kind) or is_.is_large_string(kind))
+    return plain.with_type(kind).with_metadata(LEVELS if levels else None)
+
+
+def holds_levels(field: pa.Field) -> bool:
+    """Whether a column was a category, whatever its levels look like."""
+    return field.metadata == LEVELS
 
 
 def _scan_parquet(
@@ -111,5 +129,7 @@ def as_typed(batch: pa.RecordBatch, schema: pa.Schema, columns: list[str]) -> pa
             # Indices into views, which polars hands out for its categories, are not followed.
             words = array.dictionary.cast(pa.large_string())
             array = pa.DictionaryArray.from_arrays(array.indices.cast(pa.int64()), words)
+        if pa.types.is_dictionary(array.type) and array.type.value_type != kind:
+            array = array.dictionary_decode()
         arrays.append(array if array.type == kind else array.cast(kind, safe=False))
     return pa.RecordBatch.from_arrays(arrays, columns)

@@ -207,12 +207,15 @@ def survey(
     """How the text of each column is written, and the target, from one pass over those columns."""
     import pyarrow as pa
 
+    from widegp.data.arrow_files import holds_levels
     from widegp.data.text import KINDS, Reading, TextSurvey, clean, settle
     from widegp.data.values import decoded, read_target, short_type
 
     _check_chosen(source, target, drop, problems)
     kinds = {f.name: decoded(pa.chunked_array([], f.type))[1] for f in source.schema if f.name not in drop}
-    texts = {n: TextSurvey(n, not source.is_text and n != target) for n in kinds if kinds[n] == "categorical"}
+    levels = {field.name for field in source.schema if holds_levels(field)} - {target}
+    words = [name for name, kind in kinds.items() if kind == "categorical" and name not in levels]
+    texts = {name: TextSurvey(name, not source.is_text and name != target) for name in words}
     targets: list[pa.Array] = []
     columns = [name for name in kinds if name in texts or name == target]
     for batch in source.batches(columns=columns) if columns else ():

@@ -12,6 +12,9 @@ import pyarrow as pa
 from widegp.data.arrow_files import Opened, as_typed, without_dictionaries
 from widegp.data.errors import TableError
 
+# What pyarrow raises where values of one column have no common type.
+MIXED = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
+
 
 def open_frame(frame: Any) -> Opened:
     """A frame of pandas, polars or Dask, or anything with Arrow's stream protocol."""
@@ -45,15 +48,24 @@ def _arrow(frame: Any) -> pa.Table:
         raise TableError(f"A table is needed, not {type(frame).__name__}; pass {taken}.")
     if not hasattr(frame, "iloc"):
         return pa.table(frame)
-    arrays = [_of_objects(frame.iloc[:, i]) for i in range(frame.shape[1])]
+    arrays = [_of_series(frame.iloc[:, i]) for i in range(frame.shape[1])]
     return pa.Table.from_arrays(arrays, [str(name) for name in frame.columns])
 
 
-def _of_objects(column: Any) -> pa.Array:
+def _of_series(column: Any) -> pa.Array:
     try:
         return pa.array(column, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        return pa.array([None if gap else str(v) for v, gap in zip(column, column.isna(), strict=True)])
+    except MIXED:
+        return of_objects(column.astype(object).where(column.notna(), None).tolist())
+
+
+def of_objects(values: list[Any]) -> pa.Array:
+    """Values that Python holds, None or NaN where there is none; text if they are of several kinds."""
+    values = [None if value is None or value != value else value for value in values]
+    try:
+        return pa.array(values)
+    except MIXED:
+        return pa.array([None if value is None else str(value) for value in values])
 
 
 def _scan(

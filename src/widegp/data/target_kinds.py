@@ -37,15 +37,14 @@ def target_kind(source: TableSource, target: str, asked: str | None = None) -> T
     MOST_CLASSES; whole numbers from 0 on may be counts, which is said. ``asked`` is the likelihood that the
     user named.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
+
+    from widegp.data.arrow_files import holds_levels
 
     if target not in source.names:
         return TargetKind()
-    column = source.read([target]).column(target).drop_null()
-    category = isinstance(column.type, pa.DictionaryType)
-    if category:
-        column = column.cast(column.type.value_type)
+    category = holds_levels(source.schema.field(target))
+    column = _read(source, target).drop_null()
     values = pc.unique(column)
     if asked in LINKS or (asked is None and _are_classes(column, values, category)):
         return _classes(target, values, asked or "logit")
@@ -73,7 +72,7 @@ def _are_classes(column: pa.ChunkedArray, values: pa.Array, category: bool) -> b
 
 def _classes(target: str, values: pa.Array, link: str) -> TargetKind:
     """The kind of a column of classes, said in a line."""
-    names = [_name(value) for value in sorted(values.to_pylist())]
+    names = [_name(value) for value in sorted(values.to_pylist(), key=_rank)]
     if not 2 <= len(names) <= MOST_CLASSES:
         raise TableError(
             f"likelihood={link!r} needs 2 to {MOST_CLASSES} classes; target {quoted(target)} has"
@@ -95,10 +94,8 @@ def coded(source: TableSource, target: str, classes: Sequence[str]) -> TableSour
     import pyarrow as pa
 
     place = source.names.index(target)
-    typed = source.read([target]).column(target)
     schema = source.schema.set(place, pa.field(target, pa.float64()))
-    if isinstance(typed.type, pa.DictionaryType):
-        typed = typed.cast(typed.type.value_type)
+    typed = _read(source, target)
     code = {name: float(k) for k, name in enumerate(classes)}
     names = [None if value is None else _name(value) for value in typed.to_pylist()]
     for row, name in enumerate(names, start=1):
@@ -120,6 +117,29 @@ def coded(source: TableSource, target: str, classes: Sequence[str]) -> TableSour
             yield part
 
     return replace(source, schema=schema, scan=scan)
+
+
+def _read(source: TableSource, target: str) -> pa.ChunkedArray:
+    """The column of a target; null where its text is one of those that mean a gap, or its number NaN."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from widegp.data.text import clean, without_gaps
+
+    column = source.read([target]).column(target)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return without_gaps(clean(column))
+    if pa.types.is_floating(column.type):
+        return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+    return column
+
+
+def _rank(value: object) -> tuple[int, float, str]:
+    """Numbers by size, written as text or not, before words."""
+    try:
+        return 0, float(str(value)), ""
+    except ValueError:
+        return 1, 0.0, str(value)
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -147,4 +167,4 @@ def _hint(target: str, most: int) -> str:
 
 def _name(value: object) -> str:
     """A class as it is written: 1, not 1.0."""
-    return str(int(value)) if isinstance(value, float) and value == int(value) else str(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -6,6 +6,7 @@ The type of a column decides its kind when a model is fitted, and for text the n
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,9 @@ HELD = {"numeric": "numbers", "boolean": "booleans", "categorical": "text", "dat
 EXAMPLE = {"numeric": "12.5", "boolean": "true or false", "date": "2024-12-31 or 2024-12-31T08:00:00Z"}
 # How text is written where the column had another type when fitting.
 USUAL = {"numeric": "plain", "boolean": "truth", "date": "iso", "categorical": "text"}
+
+# Whether a level is a whole number, as which it may come later.
+WHOLE = re.compile(r"-?\d+").fullmatch
 
 # Beyond this the square of a value, and so the kernel, overflows.
 LARGEST = 1e150
@@ -97,6 +101,8 @@ def read_values(column: pa.Array | pa.ChunkedArray, known: Column, first_row: in
     with in_column(name):
         column, found = decoded(column)
         is_text = found == "categorical"
+        if pa.types.is_integer(column.type) and any(map(WHOLE, getattr(known, "levels", ()))):
+            column, found = column.cast(pa.large_string()), kind
         if is_text:
             column, found = _parsed(clean(column), known, first_row), kind
         if found not in READ_AS[kind]:
