@@ -206,6 +206,8 @@ class TestConformal:
         np.testing.assert_array_equal(loaded.held_out.depth, model.held_out.depth)
         for found, wanted in zip(loaded.predict_batch(after), model.predict_batch(after), strict=True):
             np.testing.assert_array_equal(found, wanted)
+
+
 def awkward(n: int = 400) -> pd.DataFrame:
     """Categories of few and many levels, dates, gaps, and rows without a target."""
     rng = np.random.default_rng(0)
@@ -373,3 +375,40 @@ class TestFile:
         rows = by_hand(make_table())
         assert held.shape[1] == 2 and len(held) >= 2
         assert rows.min() - 1e-9 <= held.min() and held.max() <= rows.max() + 1e-9
+
+
+def test_calibrated_intervals_come_from_a_model_that_knows_no_calibrating_row():
+    """Else a model that is wrong is calibrated by errors larger than those it makes."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=120), "y": rng.normal(size=120)})
+    settings = {"kernel": "matern12", "max_iter": 0, "start": {"sigma_eps2": 1e-6}, "seed": 1, **PLAIN}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = TableModel.fit(frame, "y", conformal=True, yardstick=False, **settings)
+        kept = TableModel.fit(frame, "y", conformal=True, yardstick=False, keep_held_out=True, **settings)
+    np.testing.assert_array_equal(made.predict_interval(frame), kept.predict_interval(frame))
+    assert made.provenance["rows_conditioned_on"] == made.provenance["rows"]
+
+
+def test_settings_that_json_does_not_know_are_saved_as_words(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=40), "y": rng.normal(size=40)})
+    odd = {
+        "kernel": widegp.kernels.Tanh(sigma_a2=1.0, sigma_u2=1.0, sigma_b2=0.1, sigma_v2=1.0),
+        "rank": np.int64(20),
+        "max_iter": 1,
+    }
+    odd |= {"priors": {"sigma_b2": widegp.InverseGamma(2.0, 1.0)}, "start": {"sigma_u2": np.array(0.5)}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = TableModel.fit(frame, "y", yardstick=False, **odd, **PLAIN)
+    made.save(tmp_path / "m.widegp")
+    loaded = TableModel.load(tmp_path / "m.widegp")
+    assert loaded.provenance == made.provenance and loaded.provenance["settings"]["rank"] == 20
+    np.testing.assert_array_equal(loaded.predict(frame), made.predict(frame))
+
+
+PLAIN = {
+    "metric": "iso", "noise": "constant", "scale_inputs": "standard", "target_transform": None,
+    "trees": "none", "posterior": "map",
+}  # fmt: skip

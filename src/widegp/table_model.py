@@ -29,6 +29,7 @@ from widegp.notices import Notice, in_words
 from widegp.persist import ModelFileError, TablePart, load_with_table, save_model
 from widegp.progress import Listener
 from widegp.provenance import news, of_choice, of_machine, of_split, of_table, warned
+from widegp.report.formatting import plain
 from widegp.sources import source_columns
 from widegp.table_split import Split, TableSettings, split_table
 from widegp.table_targets import TableTarget, observed, target_from, target_of
@@ -139,7 +140,7 @@ class TableModel:
             found = Scored.of(predicted, regressor, split, chosen.seed, stage)
         beside = found.beside(predicted, split, chosen.seed, stage) if yardstick else NO_YARDSTICK
         given = regressor if keep_held_out else found.conditioned(predicted, regressor, split, stage)
-        provenance = {
+        provenance = plain({
             "command": command,
             "date": date.isoformat(timespec="seconds"),
             "table": of_table(table, len(split.targets)),
@@ -150,7 +151,7 @@ class TableModel:
             **of_split(split, chosen), **beside, **predicted.told(), **found.noted, **of_choice(given),
             **({"notations": list(split.notations)} if any(split.notations) else {}),
             **of_machine(),
-        }  # fmt: skip
+        })  # fmt: skip
         return cls(split.encoder, given, found.held_out, provenance, found.study)
 
     @property

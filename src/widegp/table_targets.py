@@ -314,16 +314,21 @@ def observed(
 
 
 def recondition(regressor: WideGPRegressor, X: np.ndarray, y: np.ndarray) -> WideGPRegressor:
-    """The same estimates given all rows X (n, I), y (n,) or (n, T); ``regressor`` has seen a part of them."""
+    """The same estimates given all rows X (n, I), y (n,) or (n, T); ``regressor`` has seen a part of them.
+
+    With calibrated intervals it stays as it is: they hold for a model that knows no row which calibrates.
+    """
     from sklearn.base import clone
 
     fitted = regressor.fitted_
-    if isinstance(fitted, tuple):
-        given: Any = tuple(conditioned(regressor, one, X, c) for one, c in zip(fitted, y.T, strict=True))
-    else:
-        given = conditioned(regressor, fitted, X, y)
-    if given is fitted:
+    several = isinstance(fitted, tuple)
+    parts, targets = (fitted, y.T) if several else ((fitted,), (y,))
+    if any(one.calibration is not None for one in parts):
         return regressor
+    made = tuple(conditioned(regressor, one, X, c) for one, c in zip(parts, targets, strict=True))
+    if all(one is before for one, before in zip(made, parts, strict=True)):
+        return regressor
+    given: Any = made if several else made[0]
     again = clone(regressor)
     vars(again).update(vars(regressor))
     again.fitted_ = given
