@@ -148,6 +148,17 @@ class TestPredict:
         angle = 2 * np.pi * (when.dt.day_of_year - 1) / 365.25
         return {"built (sine of year)": np.sin, "built (cosine of year)": np.cos}[name](angle)
 
+    def test_words_among_numbers_that_the_model_does_not_read_may_come_in_any_batch(
+        self, model, tmp_path, monkeypatch
+    ):
+        frame = houses().astype({"price": object})
+        frame.loc[70, "price"] = "pending"
+        frame.to_csv(tmp_path / "new.csv", index=False)
+        monkeypatch.setattr("widegp.cli.predict._batch_rows", lambda *_: 30)
+        result = run("predict", model, tmp_path / "new.csv", "--out", tmp_path / "out.parquet")
+        assert result.exit_code == 0, result.stderr
+        assert pd.read_parquet(tmp_path / "out.parquet")["price"][70] == "pending"
+
     @pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
     def test_rows_keep_their_cells_and_get_the_regressors_numbers(
         self, ending, model, table, expected, tmp_path

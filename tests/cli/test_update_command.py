@@ -6,6 +6,7 @@ import json
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 from cli.commands import houses, run
 
@@ -70,3 +71,20 @@ def test_what_cannot_be_added_leaves_the_file_alone(copy, tmp_path):
     result = run("update", copy, path)
     assert result.exit_code == 2 and "nothing to add" in result.stderr
     assert copy.read_bytes() == before
+
+
+def test_each_of_several_outputs_says_how_it_went(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=120)})
+    for name in ("a", "b"):
+        frame[name] = np.sin(frame.x) + 0.1 * rng.normal(size=120)
+    table, model, more = tmp_path / "t.csv", tmp_path / "m.widegp", tmp_path / "more.csv"
+    frame.to_csv(table, index=False)
+    fit = ["fit", table, "--target", "a", "--target", "b", "--out", model, "--plain", "--no-yardstick"]
+    assert run(*fit).exit_code == 0
+    frame[:40].assign(b=frame.b[:40] + 50).to_csv(more, index=False)
+    told = json.loads(run("update", model, more, "--out", tmp_path / "n.widegp", "--json").stdout)
+    assert told["outputs"]["b"]["refit_due"] and not told["outputs"]["a"]["refit_due"] and told["refit_due"]
+    said = run("update", model, more).stdout
+    assert "a: 40 rows were added." in said and "b: 40 rows were added." in said
+    assert said.count("a new fit is due") == 1

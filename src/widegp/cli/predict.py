@@ -117,10 +117,7 @@ def _stream(
 ) -> tuple[int, int, Counter[Notice]]:
     """Predict batch by batch, in the memory of one batch: rows, those outside the range, what was odd."""
     rows, outside, noticed = 0, 0, Counter[Any]()
-    numeric = {c.name: c.notation or "plain" for c in model.encoder.columns if c.kind == "numeric"}
-    if model.classes is None:
-        numeric |= {name: "plain" for name in model.predicted.names}
-    numeric = numeric if source.is_text and is_typed(out) else {}
+    numeric = _numeric(model, source) if source.is_text and is_typed(out) else {}
     with table_writer(out) as writer, _bar(source) as advance:
         for batch in source.batches(_batch_rows(model, len(source.names))):
             predicted = model.predict_columns(batch, level)
@@ -131,6 +128,26 @@ def _stream(
             outside += int(predicted.outside.sum())
             advance(batch.num_rows)
     return rows, outside, noticed
+
+
+def _numeric(model: TableModel, source: TableSource) -> dict[str, str]:
+    """The columns of a text file that are numbers in every row, and how these are written.
+
+    Those that the model reads are refused where they are not; of the others all rows must be looked at.
+    """
+    from widegp.data.text import clean, parse
+
+    columns = [column for column in model.encoder.columns if column.kind == "numeric"]
+    notations = {column.name: column.notation or "plain" for column in columns}
+    if model.classes is None:
+        notations |= {name: "plain" for name in model.predicted.names}
+    read = {column.name for column in columns if column.features()}
+    doubtful = [name for name in notations if name in source.names and name not in read]
+    for batch in source.batches(columns=doubtful) if doubtful else ():
+        for name in {*doubtful} & {*notations}:
+            if isinstance(parse(clean(batch.column(name)), notations[name]), int):
+                del notations[name]
+    return notations
 
 
 def keep_in_file(table: TableModel) -> None:
@@ -157,9 +174,7 @@ def _extended(batch: pa.RecordBatch, new: dict[str, Any], numeric: dict[str, str
 
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     for name in columns.keys() & numeric.keys():
-        parsed = parse(clean(columns[name]), numeric[name])
-        # A column that the model leaves out may hold words here.
-        columns[name] = columns[name] if isinstance(parsed, int) else parsed
+        columns[name] = parse(clean(columns[name]), numeric[name])
     columns |= {name: pa.array(values) for name, values in new.items()}
     return pa.RecordBatch.from_pydict(columns)
 

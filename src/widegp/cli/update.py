@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from widegp.cli import options
 from widegp.cli.errors import interrupted_with
 from widegp.cli.output import print_json, warn
+
+if TYPE_CHECKING:
+    from widegp.inference.result import FitResult
 
 
 def update(
@@ -48,18 +51,29 @@ def update(
             warnings.simplefilter("always", UserWarning)
             grown = TableModel.load(model).update(open_table(table, Reading(encoding=encoding)))
         grown.save(place)
-    result = grown.regressor.result_
-    growth, said = result.growth[-1], [str(w.message) for w in caught if w.category is UserWarning]
+    results = {name: part.result for name, part in zip(grown.predicted.names, grown.parts, strict=True)}
+    said = [str(w.message) for w in caught if w.category is UserWarning]
     if as_json:
-        low, high = growth.range
-        told = {"out": str(place), "rows": growth.rows, "score": growth.score, "expected": growth.expected}
-        told |= {"low": low, "high": high, "refit_due": result.refit_due, "warnings": said}
+        each = {name: _told(result) for name, result in results.items()}
+        told: dict[str, Any] = {"outputs": each} if len(each) > 1 else next(iter(each.values()))
+        due = any(result.refit_due for result in results.values())
+        told = {"out": str(place)} | told | {"refit_due": due, "warnings": said}
         print_json(told | {"seconds": time.perf_counter() - began})
         return
     for text in said:
         warn(text)
-    typer.echo(growth.words)
-    if result.refit_due and not growth.refit_due:
-        typer.echo("Together with the rows added before them they are worse than chance: a new fit is due.")
+    for name, result in results.items():
+        growth = result.growth[-1]
+        typer.echo(f"{name}: {growth.words}" if len(results) > 1 else growth.words)
+        if result.refit_due and not growth.refit_due:
+            typer.echo("Together with rows added before them they are worse than chance: a new fit is due.")
     total = grown.provenance["rows_conditioned_on"]
     typer.echo(f"The model in {place} now knows {total:,} rows.")
+
+
+def _told(result: FitResult) -> dict[str, Any]:
+    """Of the rows that one output was given last."""
+    growth = result.growth[-1]
+    low, high = growth.range
+    told = {"rows": growth.rows, "score": growth.score, "expected": growth.expected}
+    return told | {"low": low, "high": high, "refit_due": result.refit_due}
