@@ -18,6 +18,7 @@ from widegp.data.columns import RowsToLearn, Survey, TableEncoding, learn, surve
 from widegp.data.errors import Problems, TableError, quoted
 from widegp.data.kinds import LeftOutMeans
 from widegp.data.tables import TableSource, open_table
+from widegp.data.target_kinds import holds_classes
 from widegp.data.text import Reading
 from widegp.notices import Notice
 
@@ -128,7 +129,7 @@ def split_table(table: Any, settings: TableSettings) -> Split:
         for t, name in enumerate((settings.target, *settings.further)):
             y = targets if targets.ndim == 1 else targets[:, t]
             _check_targets(y[chosen], len(order), name, problems)
-        training = RowsToLearn.of(chosen, found.y, settings.seed)
+        training = RowsToLearn.of(chosen, _learned(source, settings.target, targets), settings.seed)
     encoding, means = learn(source, found, settings.target, settings.missing, problems, training)
     problems.raise_all()
     assert training is not None and found.y is not None
@@ -137,6 +138,15 @@ def split_table(table: Any, settings: TableSettings) -> Split:
     noticed += Counter({Notice("no target", settings.target): without})
     noticed += Counter(notice for notice in found.target_notes if notice.kind == "notation")
     return Split(encoding, rows, targets[order], n_train, warnings=noticed, notations=notations)
+
+
+def _learned(source: TableSource, target: str, targets: np.ndarray) -> np.ndarray:
+    """What levels of columns are told by, (n,) or (n, T): the targets, or whether a row is of class 1, 2, ...
+
+    The number of a class says nothing, but where there are two.
+    """
+    classes = int(np.nanmax(targets)) + 1 if holds_classes(source.schema.field(target)) else 2
+    return targets if classes <= 2 else (targets[:, None] == np.arange(1, classes)) * 1.0
 
 
 class Surveyed(NamedTuple):

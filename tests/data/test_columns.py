@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import statistics
 from collections import Counter
 from dataclasses import replace
@@ -17,8 +18,9 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import OneHotEncoder
 
 from widegp import TableEncoder
-from widegp.data.columns import RowsToLearn, TableEncoding
-from widegp.data.tables import TableError, TableSource
+from widegp.data.columns import RowsToLearn, TableEncoding, learn, survey
+from widegp.data.errors import Problems
+from widegp.data.tables import TableError, TableSource, open_table
 from widegp.notices import Notice, in_words
 
 N = 12
@@ -431,3 +433,29 @@ def test_an_encoder_takes_one_number_for_each_row_and_arrays_of_mixed_kinds() ->
     with pytest.raises(TableError, match="holds numbers but for 'word' in row 8"):
         TableEncoder().fit(array)
     assert TableEncoder().fit(pd.DataFrame({"big": [2**70, 1, 2], "x": [1.0, 2.0, 3.0]})).n_features_in_ == 2
+
+
+def test_levels_are_told_by_the_mean_of_each_target() -> None:
+    """Per target what a table with that target alone has, in training rows (cross-fitted) and in new ones."""
+    rng = np.random.default_rng(0)
+    n = 300
+    level = rng.integers(0, 30, n)
+    targets = np.column_stack([rng.normal(size=30)[level] + rng.normal(size=n), 3.0 * level])
+    source = open_table(pa.table({"c": [f"L{i}" for i in level]}))
+
+    def encoded(y: np.ndarray) -> tuple[np.ndarray, np.ndarray, TableEncoding]:
+        problems = Problems()
+        rows = RowsToLearn.of(np.ones(n, bool), y, seed=3)
+        found = survey(source, None, (), None, problems)
+        encoding, means = learn(source, found, None, "impute", problems, rows)
+        (batch,) = source.batches()
+        own = {name: one._replace(folds=rows.folds) for name, one in means.items()}
+        return encoding.transform(batch, own)[0], encoding.transform(batch)[0], encoding
+
+    together = encoded(targets)
+    for t in range(2):
+        for both, alone in zip(together[:2], encoded(targets[:, t])[:2], strict=True):
+            np.testing.assert_allclose(both[:, [t]], alone, rtol=1e-12)
+    assert together[2].feature_names == ("c (mean of target 1)", "c (mean of target 2)")
+    again = TableEncoding.from_dict(json.loads(json.dumps(together[2].to_dict())))
+    np.testing.assert_array_equal(again.transform(next(iter(source.batches())))[0], together[1])

@@ -55,7 +55,9 @@ class Survey(NamedTuple):
 
 
 class RowsToLearn(NamedTuple):
-    """Which of the n rows to learn from (booleans), their targets less the mean of these, and their folds."""
+    """Which of the n rows to learn from (booleans), their targets (n, T) less the means of these, and their
+    folds.
+    """
 
     chosen: np.ndarray
     y: np.ndarray
@@ -63,10 +65,11 @@ class RowsToLearn(NamedTuple):
 
     @classmethod
     def of(cls, chosen: np.ndarray, y: np.ndarray, seed: int = 0) -> Self:
-        """Folds of nearly equal size, drawn at random; -1 for rows not chosen."""
+        """Targets y, (n,) or (n, T); folds of nearly equal size, drawn at random; -1 for rows not chosen."""
+        y = np.reshape(y, (len(chosen), -1))
         folds = np.full(len(y), -1)
         folds[chosen] = np.random.default_rng(seed).permutation(int(chosen.sum())) % FOLDS
-        return cls(chosen, y - (y[chosen].mean() if chosen.any() else 0.0), folds)
+        return cls(chosen, y - (y[chosen].mean(axis=0) if chosen.any() else 0.0), folds)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ LARGEST = {int: 2**62, float: 1e300}
 class LeftOutMeans(NamedTuple):
     """Means of the target per level, each from all folds of the training rows but one.
 
-    places : of the levels in ``means`` (K, L); its last column is the mean over all levels.
+    places : of the levels in ``means`` (K, L, T); the last of L is the mean over all levels.
     folds : (n,) the fold of each row of the batch at hand, -1 for rows that are in none.
     """
 
@@ -184,23 +184,30 @@ class CategoricalColumn(Column):
 class MeanColumn(CategoricalColumn):
     """level l -> (sum of y at l + m mean of y) / (n_l + m), in ``means``; ``mean`` is that of all rows.
 
-    Training rows get the same from the rows of other folds: their own y never enters their input.
+    Of T targets, several outputs or all classes but the first, each has a feature: ``means`` are those of the
+    levels for one target after the other, and ``further`` the means of all rows for the targets after the
+    first. Training rows get the same from the rows of other folds: their own y never enters their input.
     """
 
     means: tuple[float, ...] = ()
     mean: float = 0.0
+    further: tuple[float, ...] = ()
 
     def value_features(self) -> tuple[str, ...]:
-        return (f"{self.name} (mean of target)",)
+        if not self.further:
+            return (f"{self.name} (mean of target)",)
+        return tuple(f"{self.name} (mean of target {t + 1})" for t in range(1 + len(self.further)))
 
     def encode(self, values: Values, said: Counter[Notice], means: LeftOutMeans | None = None) -> np.ndarray:
-        known = dict(zip(self.levels, self.means, strict=True))
-        self._count_unseen(values, known.keys() | self.rare, said)
-        x = np.array([*(known.get(label, self.mean) for label in values.labels), self.mean])[values.data]
+        place = {level: i for i, level in enumerate(self.levels)}
+        self._count_unseen(values, place.keys() | self.rare, said)
+        overall = np.array([self.mean, *self.further])
+        of_levels = np.vstack([np.reshape(self.means, (len(overall), -1)).T, overall])
+        x = of_levels[np.array([*(place.get(label, -1) for label in values.labels), -1])[values.data]]
         if means is not None:
             places = np.array([*(means.places.get(label, -1) for label in values.labels), -1])[values.data]
-            x = np.where(means.folds >= 0, means.means[means.folds, places], x)
-        return x[:, None]
+            x = np.where(means.folds[:, None] >= 0, means.means[means.folds, places], x)
+        return x
 
 
 HOLDS: dict[type[Column], tuple[str, ...]] = {
@@ -224,6 +231,8 @@ def column_from_dict(state: Mapping[str, Any], version: int) -> Column:
     if version == 1:
         note = fields.pop("note")
         fields |= {"notation": "", "notes": (("said", note),) if note else ()}
+    if cls is MeanColumn:
+        fields.setdefault("further", ())  # Older files know one target.
     blank = vars(cls("", "", 0))
     wrong = [name for name in blank.keys() | fields.keys() if not _is_like(fields.get(name), blank.get(name))]
     if wrong:
@@ -233,7 +242,7 @@ def column_from_dict(state: Mapping[str, Any], version: int) -> Column:
     column.note()
     if column.indicator if cls is Column else column.kind not in HOLDS[cls]:
         raise TableError(f"a {cls.__name__} cannot hold {quoted(column.kind)} values")
-    if isinstance(column, MeanColumn) and len(column.means) != len(column.levels):
+    if isinstance(column, MeanColumn) and len(column.means) != len(column.levels) * (1 + len(column.further)):
         raise TableError("it has another number of means than of levels")
     return column
 

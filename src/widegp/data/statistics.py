@@ -44,7 +44,7 @@ class Statistics:
         self._digest, self._gaps = hashlib.sha256(), hashlib.sha256()
 
     def update(self, values: Values, y: np.ndarray | None, folds: np.ndarray | None) -> None:
-        """Add rows: their values, and with a target y (n,) and folds (n,) of the rows."""
+        """Add rows: their values, and with targets y (n, T) and folds (n,) of the rows."""
         self.rows += values.data.size
         self.missing += int(values.missing.sum())
         self._gaps.update(values.missing.tobytes())
@@ -145,12 +145,14 @@ class NumberStatistics(Statistics):
 
 
 class LevelStatistics(Statistics):
-    """Of text: per level and fold the sums (3, L, K) of 1, y, y^2; place 0 is that of levels not counted."""
+    """Of text: of each target, level and fold the sums (T, 3, L, K) of 1, y, y^2; place 0 is that of levels
+    not counted.
+    """
 
     def __init__(self, blank: Column) -> None:
         super().__init__(blank)
         self.places: dict[str, int] = {}
-        self.sums = np.zeros((3, 1, FOLDS))
+        self.sums = np.zeros((1, 3, 1, FOLDS))
         self.has_target = False
         self.targets: set[float] = set()  # a few of its values: enough to tell two classes
 
@@ -161,18 +163,18 @@ class LevelStatistics(Statistics):
         codes = np.array([*(self.places.get(label, 0) for label in values.labels), -1])[values.data]
         present, size = codes >= 0, len(self.places) + 1
         self.has_target = y is not None
-        y = np.zeros(codes.size) if y is None else y
+        y = np.zeros((codes.size, 1)) if y is None else y
         if len(self.targets) < 3:
-            self.targets |= set(np.unique(y)[:3].tolist())
+            self.targets |= set(np.unique(y[:, 0])[:3].tolist())
         cell = (codes * FOLDS + (0 if folds is None else folds))[present]
-        added = [np.bincount(cell, y[present] ** power, size * FOLDS) for power in (0, 1, 2)]
-        grown = np.zeros((3, size, FOLDS))
-        grown[:, : self.sums.shape[1]] = self.sums
+        added = [[np.bincount(cell, own**power, size * FOLDS) for power in (0, 1, 2)] for own in y[present].T]
+        grown = np.zeros((y.shape[1], 3, size, FOLDS))
+        grown[:, :, : self.sums.shape[2]] = self.sums
         self.sums = grown + np.reshape(added, grown.shape)
         return codes
 
     def counts(self) -> np.ndarray:
-        return self.sums[0].sum(axis=1)
+        return self.sums[0, 0].sum(axis=1)
 
     def reason(self) -> Notice | None:
         present, different = self.rows - self.missing, int((self.counts() > 0).sum())
@@ -187,13 +189,14 @@ class LevelStatistics(Statistics):
         # By frequency, then by name: the order of the rows must not matter.
         ranked = sorted(seen, key=lambda label: (-counts[self.places[label]], label))
         common["n_levels"] = len(ranked) + bool(counts[0])
-        of_classes = len(self.targets) == 2 and self.rows >= ROWS_FOR_MEANS * len(ranked) > ROWS_FOR_MEANS
+        two_classes = len(self.targets) == 2 and len(self.sums) == 1
+        of_classes = two_classes and self.rows >= ROWS_FOR_MEANS * len(ranked) > ROWS_FOR_MEANS
         if self.has_target and (of_classes or len(ranked) > MOST_ONE_HOT):
-            means, mean = level_means(self.sums.sum(axis=2))
+            means, (mean, *further) = _means_of_each(self.sums.sum(axis=3))
             common["notes"] += (Notice("means", name, (f"{len(ranked):,}",)),)
-            common |= {"levels": tuple(ranked[:MOST_KEPT]), "mean": mean}
-            of_levels = tuple(float(means[self.places[level]]) for level in common["levels"])
-            return kinds.MeanColumn(**common, means=of_levels)
+            common |= {"levels": tuple(ranked[:MOST_KEPT]), "mean": mean, "further": tuple(further)}
+            places = [self.places[level] for level in common["levels"]]
+            return kinds.MeanColumn(**common, means=tuple(means[:, places].ravel().tolist()))
         other = len(ranked) > MOST_LEVELS
         own = MOST_LEVELS - 1 if other else len(ranked)
         if other:
@@ -203,10 +206,16 @@ class LevelStatistics(Statistics):
 
     def left_out_means(self) -> LeftOutMeans:
         """The means at each level from the rows of all folds but one; folds of rows are filled in later."""
-        without = self.sums.sum(axis=2)[:, :, None] - self.sums
-        found = [level_means(without[:, :, k]) for k in range(FOLDS)]
-        means = np.array([np.append(per_level, mean) for per_level, mean in found])
+        without = self.sums.sum(axis=3)[..., None] - self.sums
+        found = [_means_of_each(without[..., k]) for k in range(FOLDS)]
+        means = np.array([np.column_stack([per_level, overall]).T for per_level, overall in found])
         return LeftOutMeans(self.places, means, np.empty(0, int))
+
+
+def _means_of_each(sums: np.ndarray) -> tuple[np.ndarray, list[float]]:
+    """`level_means` of each target, from sums (T, 3, L): (T, L), and those of all rows."""
+    means, overall = zip(*map(level_means, sums), strict=True)
+    return np.stack(means), list(overall)
 
 
 def statistics_of(blank: Column) -> Statistics:

@@ -20,6 +20,8 @@ NAMED, MOST_CLASSES = 5, 50
 NUMBER_LIKE = re.compile(r"[^\w]*\d[\d.,'\s]*[^\w]*")
 # What classes are asked for by: how their probability depends on the latent f.
 LINKS = ("logit", "probit")
+# Metadata of the field of a target that holds the numbers of classes.
+CLASSES = {b"widegp": b"classes"}
 
 
 class TargetKind(NamedTuple):
@@ -94,7 +96,7 @@ def coded(source: TableSource, target: str, classes: Sequence[str]) -> TableSour
     import pyarrow as pa
 
     place = source.names.index(target)
-    schema = source.schema.set(place, pa.field(target, pa.float64()))
+    schema = source.schema.set(place, pa.field(target, pa.float64(), metadata=CLASSES))
     typed = _read(source, target)
     code = {name: float(k) for k, name in enumerate(classes)}
     names = [None if value is None else _name(value) for value in typed.to_pylist()]
@@ -117,6 +119,11 @@ def coded(source: TableSource, target: str, classes: Sequence[str]) -> TableSour
             yield part
 
     return replace(source, schema=schema, scan=scan)
+
+
+def holds_classes(field: pa.Field) -> bool:
+    """Whether the numbers of a target stand for classes."""
+    return field.metadata == CLASSES
 
 
 def _read(source: TableSource, target: str) -> pa.ChunkedArray:
