@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import mpmath as mp
 import numpy as np
 import pytest
@@ -254,6 +256,19 @@ def test_the_identity_is_the_gaussian_itself():
     np.testing.assert_allclose(warp.quantile(mean, sd, 0.9), stats.norm.ppf(0.9, mean, sd))
     np.testing.assert_allclose(warp.cdf(Y, mean, sd), metrics.pit(Y, mean, sd))
     assert warp.crps(Y, mean, sd).mean() == pytest.approx(metrics.crps(Y, mean, sd), rel=1e-10)
+
+
+@pytest.mark.parametrize("name", ["none", "log"])
+def test_a_mean_that_knows_nothing_stays_within_the_training_targets(name):
+    warp = fitted(name, ())
+    z = warp.forward(np.array([Y.max(), Y.min()])) + np.array([30.0, -30.0])
+    lost, _ = warp.moments(z, np.full(2, 100.0))
+    assert np.all(lost <= Y.max()) and np.all(lost >= Y.min())
+    # What is surer than the training targets themselves may lie anywhere.
+    sure, _ = warp.moments(z[:1] / 4, np.full(1, 0.1))
+    assert sure > Y.max()
+    unbounded = replace(warp, least=-np.inf, most=np.inf)
+    assert unbounded.moments(z, np.full(2, 2.5))[0][0] > Y.max()
 
 
 def test_poles_stop_within_reach_of_the_training_target():

@@ -210,9 +210,14 @@ class FittedGP:
             return np.asarray(self.weights @ np.stack([model.mean(X) for model in self.models]))
         if self.warp.name != "none":
             return self.predictive(X).mean
-        mean = self.predictor.mean(self.inputs.transform(X))
-        nothing = np.zeros_like(mean)
-        return WarpedGaussian(mean, nothing, nothing, self.target, self.warp).mean
+        rows = self.inputs.transform(X)
+        z = self.predictor.mean(rows)
+        mean = self.target.inverse_mean(z)
+        # How far such means count depends on how sure they are.
+        beyond = self.warp.is_beyond(z)
+        if beyond.any():
+            mean[beyond] = self._gaussian(rows[beyond]).mean
+        return mean
 
     def sample(self, X: np.ndarray, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Joint draws of y at the rows of X, noise included: (q, n_samples)."""

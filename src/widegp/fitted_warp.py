@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Self
 
 import numpy as np
@@ -36,7 +36,7 @@ class FittedWarp:
     name, psi, offset, scale : the family and its parameters, as in ``make_warp``.
     mu, s : mean and sd of g over the training rows.
     lower, upper : ends of ``inverse``, finite only where it has a pole (see ``REACH``).
-    least, most : ends of the training targets; infinite in older files.
+    least, most : ends of the training targets; infinite in older files, and where no warp was wanted.
 
     y, mean_z, sd_z are (n,) or broadcast together. For box-cox and sqrt the z below the image of
     x = 0 belong to x = 0: y has a point mass there, and the density of y > 0 integrates to the rest.
@@ -85,15 +85,16 @@ class FittedWarp:
         """(E y, sd y), y = inverse(mean_z + sd_z t), t ~ N(0, 1), 64 Gauss-Hermite nodes; rough at clips.
 
         Where sd_z is above ``UNSURE``, far from all training rows, y counts as far as `ends_of_moments` only:
-        the mean of a skewed target would be made of tails that no row has told of.
+        the mean would be made of extrapolations and tails that no row has told of. Without a warp that is the
+        mean alone, and sd what it is.
         """
         mean_z, sd_z = _location_scale(mean_z, sd_z)
+        ends = self.ends_of_moments(sd_z)
         if self.name == "none":
-            return mean_z.copy(), sd_z.copy()
+            return np.clip(mean_z, *ends), sd_z.copy()
         nodes, weights = _hermite(64)
         # Around the median, which is within one sd of the mean, the two sums cannot cancel badly.
-        median = self.inverse(mean_z)
-        ends = self.ends_of_moments(median, sd_z)
+        median = np.clip(self.inverse(mean_z), *ends)
         flat = [np.ravel(part) for part in (mean_z, sd_z, median, *ends)]
 
         def sums(part: slice) -> np.ndarray:
@@ -106,14 +107,18 @@ class FittedWarp:
         first, second = made.reshape(2, *median.shape)
         return median + first, np.sqrt(np.maximum(second - first * first, 0.0))
 
-    def ends_of_moments(self, median: np.ndarray, sd_z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The range of y that mean and sd are made of, (n,) each: that of the training targets and the
-        ``median`` (n,), with room that shrinks from ``REACH`` spans at sd_z = ``UNSURE`` to none at ``LOST``.
+    def ends_of_moments(self, sd_z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The range of y that mean and sd are made of, (n,) each: that of the training targets, with room
+        that shrinks from ``REACH`` spans at sd_z = ``UNSURE`` to none at ``LOST``.
         """
         span = self.most - self.least
         shrunk = REACH * span * np.maximum(LOST - sd_z, 0.0) / (LOST - UNSURE) if span < np.inf else np.inf
         room = np.where(sd_z > UNSURE, shrunk, np.inf)
-        return np.minimum(median, self.least) - room, np.maximum(median, self.most) + room
+        return self.least - room, self.most + room
+
+    def is_beyond(self, y: np.ndarray) -> np.ndarray:
+        """Whether y lies outside the range of the training targets, (n,)."""
+        return (y < self.least) | (y > self.most)
 
     def quantile(self, mean_z: ArrayLike, sd_z: ArrayLike, level: ArrayLike) -> np.ndarray:
         """inverse(mean_z + Phi^-1(level) sd_z), exact since g increases; (n,), or (n, q) for q levels."""
@@ -128,7 +133,18 @@ class FittedWarp:
     def cdf(self, y: ArrayLike, mean_z: ArrayLike, sd_z: ArrayLike) -> np.ndarray:
         """P(Y <= y) = Phi((forward(y) - mean_z) / sd_z) on the support: the PIT value of y."""
         mean_z, sd_z = _location_scale(mean_z, sd_z)
-        return ndtr(standard_score(self.forward(y) - mean_z, sd_z))
+        return self.within_support(y, ndtr(standard_score(self.forward(y) - mean_z, sd_z)))
+
+    @cached_property
+    def ends(self) -> tuple[float, float]:
+        """The least and the largest y that the inverse reaches; mass of z beyond them lies there."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            low, high = self.inverse(np.array([-np.inf, np.inf]))
+        return (-np.inf if np.isnan(low) else float(low)), (np.inf if np.isnan(high) else float(high))
+
+    def within_support(self, y: ArrayLike, probability: np.ndarray) -> np.ndarray:
+        """P(Y <= y) from that of z, which below the least y still counts the mass that lies there."""
+        return np.where(np.asarray(y, float) < self.ends[0], 0.0, probability)
 
     def log_density(self, y: ArrayLike, mean_z: ArrayLike, sd_z: ArrayLike) -> np.ndarray:
         """log N(forward(y); mean_z, sd_z^2) + log dz/dy, the log density of y; -inf outside the support."""
@@ -142,8 +158,10 @@ class FittedWarp:
     def crps(self, y: ArrayLike, mean_z: ArrayLike, sd_z: ArrayLike) -> np.ndarray:
         """2 int_0^1 (y - q(p)) (p - 1{y < q(p)}) dp with q = ``quantile``, one score per row, (n,)."""
         mean_z, sd_z = _location_scale(mean_z, sd_z)
-        cut = standard_score(self.forward(y) - mean_z, sd_z)
-        return crps_of_map(np.asarray(y, float), lambda t: self.inverse(mean_z + sd_z * t), cut)
+        kinks = [y, *(np.full(np.shape(y), end) for end in self.ends if np.isfinite(end))]
+        with np.errstate(over="ignore"):
+            cuts = [standard_score(self.forward(kink) - mean_z, sd_z) for kink in kinks]
+        return crps_of_map(np.asarray(y, float), lambda t: self.inverse(mean_z + sd_z * t), *cuts)
 
 
 @cache

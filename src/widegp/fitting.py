@@ -262,10 +262,14 @@ def _member(
     kernel, observed = problem.kernel_at(values), problem.observed(values)
     params = {k: float(v) if np.ndim(v) == 0 else v for k, v in values.items() if k != "psi"}
     params.setdefault("sigma_eps2", observed.noise)
-    psi, scale = values.get("psi", np.zeros(0)), {"offset": target.mean, "scale": target.sd}
+    psi = values.get("psi", np.zeros(0))
+    warp = FittedWarp.fit(problem.y, problem.warp.name, psi, target.mean, target.sd)
+    if settings.target_transform in (None, "none"):
+        # Who wants no warp wants the process itself, whatever it says far from all rows.
+        warp = replace(warp, least=-np.inf, most=np.inf)
     return Member(
         weight, ChainedMaps((table.scaler, *estimate.maps)) if estimate.maps else table.scaler,
-        params, FittedWarp.fit(problem.y, problem.warp.name, psi, **scale),
+        params, warp,
         objective.likelihood.posterior(kernel, observed),
         training_rows(settings, estimate.builder, fitted.layout.order, kernel, observed),
         estimate.noise, estimate.tails, kernel.word if isinstance(settings.kernel, str) else "",

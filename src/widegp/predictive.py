@@ -266,7 +266,9 @@ class Tailed(Predictive):
 
     def cdf(self, y: ArrayLike) -> np.ndarray:
         """sum_k w_k Phi(t / c_k), t the normal score of y without tails."""
-        return ndtr(self.gaussian.normal_score(y)[..., None] / self.tails.factors) @ self.tails.weights
+        own = self.gaussian
+        below = ndtr(own.normal_score(y)[..., None] / self.tails.factors) @ self.tails.weights
+        return own.warp.within_support(own.target.transform(y), below)
 
     def log_density(self, y: ArrayLike) -> np.ndarray:
         return self._mixture.log_density(y)
@@ -349,9 +351,11 @@ class Mixture(Predictive):
         """sum_j w_j CRPS_j(y) - int sum_j w_j (F_j(t) - F(t))^2 dt, (q,).
 
         Averaging gains the variance of the parts' probabilities. That integral has no kink at y: it is made
-        by Gauss-Legendre on the panels between the mixture's own quantiles, ``panels`` (q, k) where known.
+        by Gauss-Legendre on the panels between the quantiles of all parts, however apart these are, or
+        between ``panels`` (q, k), where parts differ little.
         """
-        panels = self.quantile(PANELS) if panels is None else panels
+        if panels is None:
+            panels = np.sort(np.concatenate([part.quantile(PANELS) for part in self.parts], axis=1), axis=1)
         scores = self._average([part.crps(y) for part in self.parts])
         gained = np.zeros(len(self))
         nodes = list(zip(*np.polynomial.legendre.leggauss(12), strict=True))

@@ -102,17 +102,19 @@ def _function(x: Node, width: int, posterior: Any) -> Moments:
 
 def _through(warp: FittedWarp, mean: Node, sd: Node) -> Moments:
     """E y~ and Var y~, y~ = inverse(mean + sd t), t ~ N(0, 1), as `FittedWarp.moments`."""
+    room = maximum(LOST - sd, 0.0) * (REACH * (warp.most - warp.least) / (LOST - UNSURE))
+    room = where(sd > UNSURE, room, FAR)
+
+    def within(y: Node, room: Node) -> Node:
+        """As `FittedWarp.ends_of_moments`."""
+        return minimum(maximum(y, warp.least - room), warp.most + room) if warp.most < np.inf else y
+
     if warp.name == "none":
-        return Moments(mean, sd * sd)
+        return Moments(within(mean, room), sd * sd)
     nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
     weights = weights / weights.sum()
-    median = unwarped(warp, mean)
-    y = unwarped(warp, mean.with_axis(1) + sd.with_axis(1) * nodes)
-    if warp.most < np.inf:
-        room = maximum(LOST - sd, 0.0) * (REACH * (warp.most - warp.least) / (LOST - UNSURE))
-        room = where(sd > UNSURE, room, FAR)
-        y = maximum(y, (minimum(median, warp.least) - room).with_axis(1))
-        y = minimum(y, (maximum(median, warp.most) + room).with_axis(1))
+    median = within(unwarped(warp, mean), room)
+    y = within(unwarped(warp, mean.with_axis(1) + sd.with_axis(1) * nodes), room.with_axis(1))
     gap = y - median.with_axis(1)
     first, second = gap @ weights, (gap * gap) @ weights
     return Moments(median + first, maximum(second - first * first, 0.0))

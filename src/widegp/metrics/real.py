@@ -8,6 +8,7 @@ stand beside it. Smaller is better for all but coverage (best at its level) and 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -123,16 +124,18 @@ def energy_score(y: ArrayLike, samples: ArrayLike) -> float:
     return float(np.mean(scores))
 
 
-def crps_of_map(y: np.ndarray, quantile_at: Callable, cut: np.ndarray) -> np.ndarray:
+def crps_of_map(y: np.ndarray, quantile_at: Callable, *cuts: np.ndarray) -> np.ndarray:
     """CRPS_i = 2 int (y_i - q_i(t)) (Phi(t) - 1{y_i < q_i(t)}) phi(t) dt, one score per row, (n,).
 
     For predictives given as increasing maps q_i of a standard normal t: ``quantile_at(t)`` takes t (n,) to
-    q_i(t_i) (n,). By Gauss-Legendre over [-9, 9] in two panels that meet at the kink, ``cut`` = q^-1(y) (n,).
+    q_i(t_i) (n,). By Gauss-Legendre over [-9, 9] in panels that meet at the kinks, ``cuts`` = q^-1(y) and
+    whatever else q has, (n,) each.
     """
-    cut = np.clip(cut, -9.0, 9.0)
-    total = np.zeros_like(cut)
+    ends = np.full(np.shape(cuts[0]), 9.0)
+    edges = np.sort([-ends, *(np.clip(cut, -9.0, 9.0) for cut in cuts), ends], axis=0)
+    total = np.zeros_like(ends)
     for node, weight in zip(*np.polynomial.legendre.leggauss(40), strict=True):
-        for start, end in ((-9.0, cut), (cut, 9.0)):
+        for start, end in itertools.pairwise(edges):
             half = (end - start) / 2
             t = start + half * (1 + node)
             gap = y - quantile_at(t)
