@@ -367,3 +367,18 @@ class TestWarps:
         quantiles = model.predict_quantiles(X[:3], [0.1, 0.5, 0.9])
         np.testing.assert_allclose(np.quantile(draws, [0.1, 0.5, 0.9], axis=1).T, quantiles, rtol=0.1)
         assert draws.mean(1) == pytest.approx(model.predict(X[:3]), rel=0.05)
+
+
+def test_one_mistyped_cell_leaves_the_others_of_its_row_their_say():
+    """By default it counts as one width outside; the plain process knows nothing of such a row."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (80, 3))
+    y = np.sin(3 * X[:, 0]) + 0.05 * rng.normal(size=80)
+    row = np.array([[0.5, 0.0, 1000.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = WideGPRegressor(random_state=0, metric="iso", trees="none", posterior="map").fit(X, y)
+        plain = WideGPRegressor.plain(random_state=0).fit(X, y)
+    mean, sd = model.predict(row, return_std=True)
+    assert abs(mean[0] - np.sin(1.5)) < sd[0] < 3 * y.std()
+    assert plain.predict(row, return_std=True)[1][0] > 10 * y.std()

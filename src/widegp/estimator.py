@@ -70,7 +70,8 @@ class WideGPRegressor(SaveMixin, RegressorMixin, BaseEstimator):
     optimizer : ``"lbfgs"`` to convergence, or ``"adam"`` for ``max_iter`` steps.
     max_iter : iterations at most.
     scale_inputs : ``"standard"``, ``"quantile"`` (normal scores of the ranks), ``"minmax"`` (the paper's, to
-        [-0.5, 0.5]), None, or ``"auto"``: by rank if that predicts held-out training rows better.
+        [-0.5, 0.5]), None, or ``"auto"``: by rank if that predicts held-out training rows better, and values
+        that lie further outside than the training range is wide count as just so far outside (``"bounded"``).
     block_rows : rows per block, by default what fits 256 MiB of work.
     random_state : seeds anchors, order and starts; the same seed gives the same fit.
     verbose : 1 prints a line per iteration.

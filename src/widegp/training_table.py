@@ -139,7 +139,7 @@ def _noise(noise: Any, n_rows: int) -> np.ndarray:
 
 def base_scaling(estimator: Any) -> str | None:
     """The scaling that others, if any, are chosen in place of."""
-    return "standard" if estimator.scale_inputs == "auto" else estimator.scale_inputs
+    return "bounded" if estimator.scale_inputs == "auto" else estimator.scale_inputs
 
 
 def n_outputs(y: Any) -> int:

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-KINDS = ("standard", "minmax", "none")
+KINDS = ("standard", "bounded", "minmax", "none")
 
 # A column that moves by no more than this share of its magnitude carries nothing but rounding.
 ROUNDING = 16 * np.finfo(float).eps
@@ -47,6 +47,7 @@ class InputScaler:
     kind       shift             scale         result on the training rows
     ========== ================= ============= =======================================
     "standard" mean              sd            mean 0, sd 1; see below for rows far out
+    "bounded"  mean              sd            the same; new rows far outside count as less far
     "minmax"   (min + max) / 2   max - min     [-1/2, 1/2]: the paper's [0, 1] minus 1/2
     "none"     0                 1             unchanged
     ========== ================= ============= =======================================
@@ -55,16 +56,22 @@ class InputScaler:
     from a constant by rounding alone is divided by its magnitude (if above 1), so that it vanishes too.
     Where the rows outside the central 98% of a column multiply its sd by more than LEVERAGE, mean and sd are
     those of the central rows: a single value of 10,000 would leave the others within a hair of each other.
+    "bounded" takes a value that lies outside the range of the training rows by more than the width of that
+    range as lying just so far outside: one mistyped cell would else take a row so far from all others that
+    nothing is known of it, whatever its other cells say.
 
     Fields
     ------
     shift, scale : (I,), scale > 0.
-    kind : which of the three rules was fitted.
+    kind : which of the rules was fitted.
+    low, high : (I,), between which values count as they are; None if everywhere.
     """
 
     shift: np.ndarray
     scale: np.ndarray
     kind: str
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
 
     @classmethod
     def fit(cls, X: ArrayLike, kind: str | None = "standard", weight: np.ndarray | None = None) -> Self:
@@ -78,11 +85,11 @@ class InputScaler:
             raise ValueError("X has no rows; pass at least one training row.")
         if kind == "none":
             return cls(np.zeros(X.shape[1]), np.ones(X.shape[1]), kind)
-        rule = partial(_standard_column, weight=weight) if kind == "standard" else _minmax_column
+        rule = _minmax_column if kind == "minmax" else partial(_standard_column, weight=weight)
 
-        def of(few: slice) -> list[tuple[float, float]]:
+        def of(few: slice) -> list[tuple[float, ...]]:
             columns = enumerate(columns_of(X[:, few]), few.start)
-            return [rule(finite(x, f"X, column {j}")) for j, x in columns]
+            return [(*rule(finite(x, f"X, column {j}")), x.min(), x.max()) for j, x in columns]
 
         parts = [slice(start, start + TOGETHER) for start in range(0, X.shape[1], TOGETHER)]
         if X.size < MANY_ENTRIES:
@@ -92,8 +99,8 @@ class InputScaler:
             from widegp.threads import in_threads
 
             made = in_threads(of, parts)
-        fitted = np.array(list(itertools.chain(*made))).reshape(X.shape[1], 2)
-        return cls(fitted[:, 0].copy(), fitted[:, 1].copy(), kind)
+        shift, scale, low, high = np.array(list(itertools.chain(*made))).reshape(X.shape[1], 4).T.copy()
+        return cls(shift, scale, kind)._between(low, high)
 
     @classmethod
     def fit_stream(cls, parts: Iterable[np.ndarray], kind: str | None = "standard") -> Self:
@@ -108,30 +115,32 @@ class InputScaler:
         largest = np.maximum(np.abs(low), np.abs(high))
         varies = high - low > ROUNDING * np.ldexp(1.0, np.frexp(largest)[1])
         constant = np.where(high > low, np.maximum(1.0, largest), 1.0)
-        if kind == "standard":
+        if kind in ("standard", "bounded"):
             shift, scale = np.where(varies, moments.mean_, low), np.sqrt(moments.var_)
         else:
             shift, scale = low / 2 + high / 2, high - low
         if kind is None or kind == "none":
             return cls(np.zeros(len(low)), np.ones(len(low)), "none")
-        return cls(shift, np.where(varies, scale, constant), _known(kind))
+        return cls(shift, np.where(varies, scale, constant), _known(kind))._between(low, high)
+
+    def _between(self, low: np.ndarray, high: np.ndarray) -> Self:
+        """The same, of training rows between ``low`` and ``high`` (I,)."""
+        if self.kind != "bounded":
+            return self
+        with np.errstate(over="ignore"):
+            width = high - low
+            return replace(self, low=low - width, high=high + width)
 
     def transform(self, X: ArrayLike) -> np.ndarray:
         """(X - shift) / scale; X (n, I) -> (n, I)."""
-        return _subtract_divide(self._checked(X), self.shift, self.scale)
+        rows = self._checked(X)
+        if self.low is not None:
+            rows = np.clip(rows, self.low, self.high)
+        return _subtract_divide(rows, self.shift, self.scale)
 
     def inverse(self, X: ArrayLike) -> np.ndarray:
         """shift + scale X~; X~ (n, I) -> (n, I)."""
         return self._checked(X) * self.scale + self.shift
-
-    def to_dict(self) -> dict[str, np.ndarray]:
-        """The fields as arrays (``kind`` as a 0-d string array)."""
-        return {"shift": self.shift, "scale": self.scale, "kind": np.array(self.kind)}
-
-    @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """The scaler that ``to_dict`` described."""
-        return cls(np.asarray(state["shift"], float), np.asarray(state["scale"], float), str(state["kind"]))
 
     def _checked(self, X: ArrayLike) -> np.ndarray:
         X = as_matrix(X)
@@ -175,15 +184,6 @@ class TargetScaler:
     def inverse_sd(self, sd: ArrayLike) -> np.ndarray:
         """sd s for spreads s (predictive standard deviations), elementwise."""
         return self.sd * np.asarray(sd, float)
-
-    def to_dict(self) -> dict[str, np.ndarray]:
-        """The fields as 0-d arrays."""
-        return {"mean": np.array(self.mean), "sd": np.array(self.sd)}
-
-    @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """The scaler that ``to_dict`` described."""
-        return cls(float(state["mean"]), float(state["sd"]))
 
 
 def columns_of(X: np.ndarray) -> Iterator[np.ndarray]:

@@ -26,6 +26,8 @@ def mapped(x: Node, inputs: InputMap, width: int) -> tuple[Node, int]:
         raise ExportError(f"{type(inputs).__name__} has no graph; fit with trees='none'.")
     if np.any(np.maximum(np.abs(inputs.shift), inputs.scale) > HUGE):
         raise ExportError("An input has values near the largest number there is; scale it before fitting.")
+    if inputs.low is not None and inputs.high is not None:
+        x = minimum(maximum(x, inputs.low), inputs.high)
     return (x - inputs.shift) / inputs.scale, width
 
 
