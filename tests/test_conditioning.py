@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from widegp.approximations.posterior import FamilyPosterior
 from widegp.caches import Cache, FileCache
+from widegp.compute.backend import choose_backend
 from widegp.compute.panels import LowerPanels
 from widegp.compute.xla_cells import Slots
 from widegp.conditioning import TrainingRows
@@ -144,6 +145,21 @@ def test_nothing_is_factorised_again_and_memory_is_bounded(monkeypatch):
     predictor.factors = Cache(3 * size)
     np.testing.assert_array_equal(predictor.predict(X), first)
     assert len(predictor.factors) == 3 and predictor.factors.bytes <= 3 * size
+
+
+@pytest.mark.parametrize("rank", [0, 1, 5])
+@pytest.mark.parametrize("backend", ["native", "xla"])
+def test_the_inverse_factor_of_what_anchors_leave_over(backend, rank):
+    rng = np.random.default_rng(rank)
+    X, noise, backend = rng.normal(size=(70, I)), rng.uniform(0.05, 0.2, 70), choose_backend(KERNEL, backend)
+    with backend.scope():
+        K = np.asarray(backend.cross(KERNEL, X, X))
+        features = np.linalg.cholesky(K)[:, :rank]
+        found = np.asarray(backend.residual_inverse(KERNEL, X, features, noise))
+        none = np.asarray(backend.residual_inverse(KERNEL, X, features, noise - 10))
+    expected = np.linalg.inv(np.linalg.cholesky(K - features @ features.T + np.diag(noise)))
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
+    assert np.isnan(none).any()
 
 
 def test_what_is_kept_in_a_file_predicts_the_same_to_the_last_bit(monkeypatch):

@@ -92,9 +92,7 @@ class FamilyPosterior:
     def given(backend: Backend, numbers: Numbers, X: Array, y: Array, noise: Array) -> tuple[Given, Weights]:
         """From training rows X (m, I), y (m,) and their noise variances (m,)."""
         W, beta, phi = numbers.W, numbers.beta, numbers.features(backend, X)
-        R = backend.cross(numbers.kernel, X, X) - phi @ phi.T
-        L = backend.cholesky(R + backend.xp.diag(noise))
-        inverse = backend.invert_lower(L)
+        inverse = backend.residual_inverse(numbers.kernel, X, phi, noise)
         V = backend.packed(inverse)
         F, e = V @ phi, V @ (y - phi @ beta)
         return Given(V, F, e), Weights(inverse.T @ e, W @ (beta - F.T @ e))

@@ -132,6 +132,11 @@ class Backend(Protocol):
 
     def invert_lower(self, lower: Array) -> Array: ...
 
+    def residual_inverse(self, kernel: Kernel, X: Array, features: Array, noise: Array) -> Array:
+        """L^-1 (m, m), L L' = K(X, X) - features features' + diag(noise), for X (m, I), features (m, r) and
+        noise (m,); NaN where that is not positive definite.
+        """
+
     def packed(self, lower: Array) -> Array:
         """The same matrix for ``packed @ right``, without its zeros where the backend can leave them out."""
 

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg
 from threadpoolctl import ThreadpoolController
 
-from widegp.compute import native_arc
+from widegp.compute import native_arc, native_blas
 from widegp.compute.backend import BLOCK_BYTES, Block, Conditional, Cotangent, RowBars, RowCotangents
 from widegp.compute.native_conditional import RowWork
 from widegp.compute.panels import LowerPanels
@@ -75,6 +75,18 @@ class NativeBackend:
             return lower
         with _blas_for(len(lower)):
             return scipy.linalg.lapack.dtrtri(lower, lower=1)[0]
+
+    def residual_inverse(
+        self, kernel: Closed, X: np.ndarray, features: np.ndarray, noise: np.ndarray
+    ) -> np.ndarray:
+        # All in the memory of K: to be handed fresh memory takes as long as a factorisation.
+        K = self.cross(kernel, X, X)
+        rows, rank = features.shape
+        sizes = (np.array([size], np.int32) for size in (rows, rank, max(rank, 1)))
+        done = native_blas.residual_inverse(
+            K, np.ascontiguousarray(features), np.asarray(noise, float), *sizes, np.zeros(1, np.int32)
+        )
+        return K if done else np.full_like(K, np.nan)
 
     def packed(self, lower: np.ndarray) -> LowerPanels:
         return LowerPanels(lower)

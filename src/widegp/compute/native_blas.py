@@ -11,7 +11,7 @@ import numpy as np
 from widegp.jit import COMPILED, njit
 
 UPPER, PLAIN, TRANSPOSED = (np.frombuffer(letter, np.uint8).copy() for letter in (b"U", b"N", b"T"))
-ZERO, ONE, STEP = np.zeros(1), np.ones(1), np.ones(1, np.int32)
+ZERO, ONE, MINUS, STEP = np.zeros(1), np.ones(1), -np.ones(1), np.ones(1, np.int32)
 
 if COMPILED:
     from llvmlite.binding import add_symbol
@@ -25,7 +25,9 @@ if COMPILED:
 
     _dgemm = _external("cython_blas", "dgemm", 13)
     _dtrsv = _external("cython_blas", "dtrsv", 8)
+    _dsyrk = _external("cython_blas", "dsyrk", 10)
     _dpotrf = _external("cython_lapack", "dpotrf", 5)
+    _dtrtri = _external("cython_lapack", "dtrtri", 6)
 
 
 @njit(error_model="numpy", _nrt=False)
@@ -68,3 +70,25 @@ def solve_lower(L, p, m, x):
 def solve_lower_transposed(L, p, m, x):
     """x <- L^-T x for the first m rows and columns of L (p, p)."""
     _dtrsv(UPPER.ctypes, PLAIN.ctypes, PLAIN.ctypes, m.ctypes, L.ctypes, p.ctypes, x.ctypes, STEP.ctypes)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def residual_inverse(K, features, noise, m, r, stride, info):
+    """L^-1, L L' = K - features features' + diag(noise), in place of K (m, m); False where there is no L.
+
+    features is (m, r), and ``stride`` as r but 1 where that is 0.
+
+    SciPy's functions do not let go of the interpreter lock, so that threads would take turns.
+    """
+    _dsyrk(
+        UPPER.ctypes, TRANSPOSED.ctypes, m.ctypes, r.ctypes, MINUS.ctypes, features.ctypes, stride.ctypes,
+        ONE.ctypes, K.ctypes, m.ctypes,
+    )  # fmt: skip
+    for i in range(len(K)):
+        K[i, i] += noise[i]
+    if not factor(K, m, info):
+        return False
+    _dtrtri(UPPER.ctypes, PLAIN.ctypes, m.ctypes, K.ctypes, m.ctypes, info.ctypes)
+    for i in range(len(K)):
+        K[i, i + 1 :] = 0.0
+    return info[0] == 0
