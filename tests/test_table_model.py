@@ -18,8 +18,7 @@ import widegp
 from widegp import WideGPRegressor
 from widegp.data.arrays import is_mapped
 from widegp.data.errors import TableError
-from widegp.data.tables import TableSource, open_table
-from widegp.data.target_kinds import coded
+from widegp.data.tables import TableSource
 from widegp.notices import Notice
 from widegp.persist import ModelFileError, load_with_table
 from widegp.table_model import TableModel
@@ -376,70 +375,3 @@ class TestFile:
         rows = by_hand(make_table())
         assert held.shape[1] == 2 and len(held) >= 2
         assert rows.min() - 1e-9 <= held.min() and held.max() <= rows.max() + 1e-9
-
-
-def test_calibrated_intervals_come_from_a_model_that_knows_no_calibrating_row():
-    """Else a model that is wrong is calibrated by errors larger than those it makes."""
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"x": rng.normal(size=120), "y": rng.normal(size=120)})
-    settings = {"kernel": "matern12", "max_iter": 0, "start": {"sigma_eps2": 1e-6}, "seed": 1, **PLAIN}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        made = TableModel.fit(frame, "y", conformal=True, yardstick=False, **settings)
-        kept = TableModel.fit(frame, "y", conformal=True, yardstick=False, keep_held_out=True, **settings)
-    np.testing.assert_array_equal(made.predict_interval(frame), kept.predict_interval(frame))
-    assert made.provenance["rows_conditioned_on"] == made.provenance["rows"]
-
-
-def test_settings_that_json_does_not_know_are_saved_as_words(tmp_path):
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"x": rng.normal(size=40), "y": rng.normal(size=40)})
-    odd = {
-        "kernel": widegp.kernels.Tanh(sigma_a2=1.0, sigma_u2=1.0, sigma_b2=0.1, sigma_v2=1.0),
-        "rank": np.int64(20),
-        "max_iter": 1,
-    }
-    odd |= {"priors": {"sigma_b2": widegp.InverseGamma(2.0, 1.0)}, "start": {"sigma_u2": np.array(0.5)}}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        made = TableModel.fit(frame, "y", yardstick=False, **odd, **PLAIN)
-    made.save(tmp_path / "m.widegp")
-    loaded = TableModel.load(tmp_path / "m.widegp")
-    assert loaded.provenance == made.provenance and loaded.provenance["settings"]["rank"] == 20
-    np.testing.assert_array_equal(loaded.predict(frame), made.predict(frame))
-
-
-PLAIN = {
-    "metric": "iso", "noise": "constant", "scale_inputs": "standard", "target_transform": None,
-    "trees": "none", "posterior": "map",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["b", "z"])
-def test_the_names_of_classes_do_not_matter_to_what_levels_tell(name):
-    """Of classes a, b, c the number 1 is that of b, and the mean of a level that is half a, half c."""
-    rng = np.random.default_rng(0)
-    level, coin = rng.integers(0, 30, 900), rng.uniform(size=900) < 0.5
-    y = np.where(level % 2 == 0, name, np.where(coin, "a", "c"))
-    frame = pd.DataFrame({"level": [f"L{i}" for i in level], "y": y})
-    split = split_table(open_table_of(frame), TableSettings(target="y"))
-    assert split.X.shape[1] == 2
-    code = {label: k for k, label in enumerate(sorted({"a", name, "c"}))}
-    means = {k: split.X[split.y == code[k]].mean(axis=0) for k in code}
-    # The middle class of three is told from the other two, whatever it is called.
-    assert min(np.abs(means[name] - means[other]).max() for other in "ac") > 0.7
-
-
-def open_table_of(frame):
-    return coded(open_table(frame), "y", sorted(frame["y"].unique()))
-
-
-def test_every_output_tells_of_the_levels_of_a_column():
-    rng = np.random.default_rng(0)
-    level, x = rng.integers(0, 30, 300), rng.normal(size=300)
-    frame = pd.DataFrame({"level": [f"L{i}" for i in level], "x": x})
-    frame["first"], frame["second"] = x + 0.1 * rng.normal(size=300), rng.normal(size=30)[level]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        made = TableModel.fit(frame, ["first", "second"], yardstick=False, **PLAIN)
-    assert all(one.scores()["r2"] > 0.8 for one in made.held_out)

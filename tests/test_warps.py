@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
 from widegp import metrics
+from widegp.data.preprocessing import TargetScaler
 from widegp.fitted_warp import FittedWarp
+from widegp.predictive import Mixture, WarpedGaussian
 from widegp.warps import NAMES, Warp, candidates, make_warp, profile_start, standardised
 
 RNG = np.random.default_rng(0)
@@ -336,3 +338,24 @@ def test_candidates():
 def test_bad_input_gets_one_clear_sentence(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def predicted(name, mean, sd):
+    """Of three rows, by the warp of that name in the middle of its range."""
+    warp = fitted(name, {"none": (), "box-cox": (0.5,)}[name])
+    return WarpedGaussian(np.array(mean), np.array(sd), np.array(sd) / 2, TargetScaler(OFFSET, SCALE), warp)
+
+
+@pytest.mark.parametrize("name", ["none", "box-cox"])
+def test_crps_where_one_part_knows_nothing_of_a_row_is_the_integral(name):
+    """As at a mistyped input: an sd of 300 where targets have one, and mass at an end of the range."""
+    lost = predicted(name, [40.0, -15.0, 0.3], [120.0, 300.0, 0.01])
+    m = Mixture([lost, predicted("none", [-0.8, 0.1, 0.9], [0.01] * 3)], np.array([0.2, 0.8]))
+    y = np.array([3.5, 5.3, 9.0])
+    levels = stats.norm.cdf(np.linspace(-8, 8, 40_001))
+    grid = np.sort(np.concatenate([part.quantile(levels) for part in m.parts], axis=1), axis=1)
+    for i, edges in enumerate(grid):
+        edges = np.sort(np.append(edges, y[i]))
+        middle, one = (edges[1:] + edges[:-1]) / 2, m[i : i + 1]
+        expected = np.sum(np.diff(edges) * (one.cdf(middle[None, :])[0] - (middle >= y[i])) ** 2)
+        assert one.crps(y[i : i + 1])[0] == pytest.approx(expected, rel=1e-3)

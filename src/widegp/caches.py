@@ -15,10 +15,10 @@ KEPT_BYTES = 2**30
 FILE_BYTES, FREE_SHARE = 2**32, 0.25
 
 
-class Cache:
-    """What was made of the latest cells, at most ``limit`` bytes of it; threads may share it."""
+class _Kept:
+    """At most ``limit`` bytes of what was made of cells; threads may share it."""
 
-    def __init__(self, limit: int = KEPT_BYTES) -> None:
+    def __init__(self, limit: int) -> None:
         self.limit, self.bytes = limit, 0
         self._made: OrderedDict[int, Any] = OrderedDict()
         self._lock = Lock()
@@ -28,6 +28,13 @@ class Cache:
 
     def __len__(self) -> int:
         return len(self._made)
+
+
+class Cache(_Kept):
+    """What was made of the latest cells."""
+
+    def __init__(self, limit: int = KEPT_BYTES) -> None:
+        super().__init__(limit)
 
     def get(self, cell: int | None) -> Any:
         with self._lock:
@@ -61,9 +68,9 @@ class _Entry(NamedTuple):
     layout: bytes
 
 
-class FileCache:
-    """The same in a nameless file of the temporary folder (TMPDIR), for a table that is read once in many
-    batches, each of which visits most of the cells.
+class FileCache(_Kept):
+    """What was made of the first cells, in a nameless file of the temporary folder (TMPDIR): for a table that
+    is read once in many batches, each of which visits most of the cells.
 
     To read what was made of a cell takes a tenth of the time of making it again, and the memory in which the
     system holds the file is free for whoever needs it. Where ``limit`` bytes are full, or a quarter of the
@@ -71,20 +78,11 @@ class FileCache:
     """
 
     def __init__(self, limit: int = FILE_BYTES) -> None:
+        super().__init__(min(limit, int(FREE_SHARE * shutil.disk_usage(tempfile.gettempdir()).free)))
         self._file = tempfile.TemporaryFile(prefix="widegp-")  # noqa: SIM115 closed when this is gone
-        self.limit = min(limit, int(FREE_SHARE * shutil.disk_usage(tempfile.gettempdir()).free))
-        self.bytes = 0
-        self._made: dict[int, _Entry] = {}
-        self._lock = Lock()
-
-    def __contains__(self, cell: int | None) -> bool:
-        return cell in self._made
-
-    def __len__(self) -> int:
-        return len(self._made)
 
     def get(self, cell: int | None) -> Any:
-        entry = None if cell is None else self._made.get(cell)
+        entry: _Entry | None = None if cell is None else self._made.get(cell)
         if entry is None:
             return None
         numbers = bytearray(sum(entry.sizes))

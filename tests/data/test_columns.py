@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import statistics
 from collections import Counter
 from dataclasses import replace
@@ -18,9 +17,8 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import OneHotEncoder
 
 from widegp import TableEncoder
-from widegp.data.columns import RowsToLearn, TableEncoding, learn, survey
-from widegp.data.errors import Problems
-from widegp.data.tables import TableError, TableSource, open_table
+from widegp.data.columns import RowsToLearn, TableEncoding
+from widegp.data.tables import TableError, TableSource
 from widegp.notices import Notice, in_words
 
 N = 12
@@ -290,20 +288,6 @@ def test_row_numbers_look_like_an_identifier() -> None:
     assert TableEncoding.fit(pa.table({"id": count, "y": other}), "y").feature_names == ("id",)
 
 
-@pytest.mark.parametrize("twin", ["Unnamed: 0", "user_id"])
-def test_a_column_stays_though_one_that_goes_is_the_same(twin: str) -> None:
-    """A frame with t = 0, 1, ... that is written with its index has the numbers of t twice."""
-    t = np.arange(60.0)
-    encoder = TableEncoding.fit(pa.table({twin: t, "t": t, "y": t**2}), "y")
-    assert encoder.feature_names == ("t",)
-
-
-def test_gaps_that_tell_are_kept_though_an_identifier_has_them_too() -> None:
-    x = np.where(np.arange(60) % 3 == 0, np.nan, np.random.default_rng(0).normal(size=60))
-    table = pd.DataFrame({"user_id": np.where(np.isnan(x), np.nan, np.arange(60.0)), "x": x, "y": range(60)})
-    assert TableEncoding.fit(pa.Table.from_pandas(table), "y").feature_names == ("x", "x (missing)")
-
-
 @pytest.mark.parametrize(
     ("name", "left_out"),
     [("id", True), ("customer_id", True), ("Order No", True), ("row", True), ("ROWID", True), ("key", True),
@@ -406,56 +390,3 @@ def test_the_median_of_many_rows_is_that_of_an_even_sample(monkeypatch: pytest.M
 def test_feature_names_are_told_apart() -> None:
     encoder = fit(**{"c": ["a", "b", "c"] * 4, "c=a": X})
     assert len(set(encoder.feature_names)) == 4
-
-
-@pytest.mark.parametrize("values", [[3, 1, 2] * 20, ["3", "1", "2"] * 20])
-def test_a_category_of_numbers_is_levels_and_numbers_are_read_as_such_later(values: list) -> None:
-    frame = pd.DataFrame({"c": pd.Categorical(values), "y": np.arange(60.0)})
-    encoder = TableEncoding.fit(pa.Table.from_pandas(frame), "y")
-    (column,) = encoder.columns
-    assert column.kind == "categorical" and column.levels == ("1", "2", "3")
-    encoded, _ = encoder.transform(pa.Table.from_pandas(frame))
-    later, noticed = encoder.transform(pa.table({"c": [int(value) for value in values]}))
-    np.testing.assert_array_equal(later, encoded)
-    assert not noticed
-
-
-def test_an_encoder_takes_one_number_for_each_row_and_arrays_of_mixed_kinds() -> None:
-    frame = pd.DataFrame({"c": np.resize(list("abcdefghijklmnop"), 64), "x": np.arange(64.0)})
-    for y in (np.zeros((64, 2)), np.zeros(63), np.zeros(128)):
-        with pytest.raises(ValueError, match="y has"):
-            TableEncoder().fit(frame, y)
-    array = frame.astype(object).to_numpy()
-    array[3, 0], array[5, 1] = np.nan, None
-    with_gaps = TableEncoder().fit(array).encoding_
-    assert [column.kind for column in with_gaps.columns] == ["categorical", "numeric"]
-    array[7, 1] = "word"
-    with pytest.raises(TableError, match="holds numbers but for 'word' in row 8"):
-        TableEncoder().fit(array)
-    assert TableEncoder().fit(pd.DataFrame({"big": [2**70, 1, 2], "x": [1.0, 2.0, 3.0]})).n_features_in_ == 2
-
-
-def test_levels_are_told_by_the_mean_of_each_target() -> None:
-    """Per target what a table with that target alone has, in training rows (cross-fitted) and in new ones."""
-    rng = np.random.default_rng(0)
-    n = 300
-    level = rng.integers(0, 30, n)
-    targets = np.column_stack([rng.normal(size=30)[level] + rng.normal(size=n), 3.0 * level])
-    source = open_table(pa.table({"c": [f"L{i}" for i in level]}))
-
-    def encoded(y: np.ndarray) -> tuple[np.ndarray, np.ndarray, TableEncoding]:
-        problems = Problems()
-        rows = RowsToLearn.of(np.ones(n, bool), y, seed=3)
-        found = survey(source, None, (), None, problems)
-        encoding, means = learn(source, found, None, "impute", problems, rows)
-        (batch,) = source.batches()
-        own = {name: one._replace(folds=rows.folds) for name, one in means.items()}
-        return encoding.transform(batch, own)[0], encoding.transform(batch)[0], encoding
-
-    together = encoded(targets)
-    for t in range(2):
-        for both, alone in zip(together[:2], encoded(targets[:, t])[:2], strict=True):
-            np.testing.assert_allclose(both[:, [t]], alone, rtol=1e-12)
-    assert together[2].feature_names == ("c (mean of target 1)", "c (mean of target 2)")
-    again = TableEncoding.from_dict(json.loads(json.dumps(together[2].to_dict())))
-    np.testing.assert_array_equal(again.transform(next(iter(source.batches())))[0], together[1])

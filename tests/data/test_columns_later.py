@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -333,3 +334,17 @@ def test_descriptions_of_the_first_version_are_read() -> None:
     matrix, said = encoder.transform(pa.table({"x": [0.5, 1.5], "c": ["b", "z"]}))
     np.testing.assert_array_equal(matrix, [[0.5, 0, 1, 0], [1.5, 0, 0, 1]])
     assert not said and TableEncoding.from_dict(encoder.to_dict()) == encoder
+
+
+@pytest.mark.parametrize("twin", ["Unnamed: 0", "user_id"])
+def test_a_column_stays_though_one_that_goes_is_the_same(twin: str) -> None:
+    """A frame with t = 0, 1, ... that is written with its index has the numbers of t twice."""
+    t = np.arange(60.0)
+    encoder = TableEncoding.fit(pa.table({twin: t, "t": t, "y": t**2}), "y")
+    assert encoder.feature_names == ("t",)
+
+
+def test_gaps_that_tell_are_kept_though_an_identifier_has_them_too() -> None:
+    x = np.where(np.arange(60) % 3 == 0, np.nan, np.random.default_rng(0).normal(size=60))
+    table = pd.DataFrame({"user_id": np.where(np.isnan(x), np.nan, np.arange(60.0)), "x": x, "y": range(60)})
+    assert TableEncoding.fit(pa.Table.from_pandas(table), "y").feature_names == ("x", "x (missing)")

@@ -178,7 +178,8 @@ Anchors = Annotated[AnchorRule, typer.Option(help="How the anchors are placed.")
 Ard = Annotated[
     bool,
     typer.Option(
-        "--ard/--no-ard", help="One variance per input, which ranks the inputs; else only a warp is chosen."
+        "--ard/--no-ard",
+        help="One variance per input, which ranks the inputs; of other choices only that of a warp is made.",
     ),
 ]
 TransformOption = Annotated[

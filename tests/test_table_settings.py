@@ -1,0 +1,58 @@
+"""Table models: what settings of any kind, calibration and several outputs come to."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+
+import widegp
+from widegp.table_model import TableModel
+
+PLAIN = {
+    "metric": "iso", "noise": "constant", "scale_inputs": "standard", "target_transform": None,
+    "trees": "none", "posterior": "map",
+}  # fmt: skip
+
+
+def test_calibrated_intervals_come_from_a_model_that_knows_no_calibrating_row():
+    """Else a model that is wrong is calibrated by errors larger than those it makes."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=120), "y": rng.normal(size=120)})
+    settings = {"kernel": "matern12", "max_iter": 0, "start": {"sigma_eps2": 1e-6}, "seed": 1, **PLAIN}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = TableModel.fit(frame, "y", conformal=True, yardstick=False, **settings)
+        kept = TableModel.fit(frame, "y", conformal=True, yardstick=False, keep_held_out=True, **settings)
+    np.testing.assert_array_equal(made.predict_interval(frame), kept.predict_interval(frame))
+    assert made.provenance["rows_conditioned_on"] == made.provenance["rows"]
+
+
+def test_settings_that_json_does_not_know_are_saved_as_words(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=40), "y": rng.normal(size=40)})
+    odd = {
+        "kernel": widegp.kernels.Tanh(sigma_a2=1.0, sigma_u2=1.0, sigma_b2=0.1, sigma_v2=1.0),
+        "rank": np.int64(20),
+        "max_iter": 1,
+    }
+    odd |= {"priors": {"sigma_b2": widegp.InverseGamma(2.0, 1.0)}, "start": {"sigma_u2": np.array(0.5)}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = TableModel.fit(frame, "y", yardstick=False, **odd, **PLAIN)
+    made.save(tmp_path / "m.widegp")
+    loaded = TableModel.load(tmp_path / "m.widegp")
+    assert loaded.provenance == made.provenance and loaded.provenance["settings"]["rank"] == 20
+    np.testing.assert_array_equal(loaded.predict(frame), made.predict(frame))
+
+
+def test_every_output_tells_of_the_levels_of_a_column():
+    rng = np.random.default_rng(0)
+    level, x = rng.integers(0, 30, 300), rng.normal(size=300)
+    frame = pd.DataFrame({"level": [f"L{i}" for i in level], "x": x})
+    frame["first"], frame["second"] = x + 0.1 * rng.normal(size=300), rng.normal(size=30)[level]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = TableModel.fit(frame, ["first", "second"], yardstick=False, **PLAIN)
+    assert all(one.scores()["r2"] > 0.8 for one in made.held_out)
