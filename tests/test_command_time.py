@@ -12,7 +12,7 @@ from widegp.command_time import (
     CONDITIONING,
     PREDICTING,
     SHUFFLING,
-    Aftermath,
+    AfterFit,
     CommandTime,
 )
 from widegp.cost import Calibration, Size, prediction_seconds
@@ -37,20 +37,20 @@ class Clock:
 def timed(budget: float | None = None, heard: list | None = None) -> tuple[CommandTime, Clock]:
     clock = Clock()
     time = CommandTime(None if heard is None else heard.append, budget, clock)
-    time.expect((50_000, 10), Aftermath(5_000, 10), {})
+    time.expect((50_000, 10), AfterFit(5_000, 10), {})
     return time, clock
 
 
 class TestPlan:
     def test_stages_follow_each_other_and_cost_what_predictions_cost(self):
-        stages = Aftermath(5_000, 10).plan(FULL_SCALE, Calibration())
+        stages = AfterFit(5_000, 10).plan(FULL_SCALE, Calibration())
         assert [stage.name for stage in stages] == [PREDICTING, SHUFFLING, BOOSTING, CONDITIONING]
         each = prediction_seconds(FULL_SCALE, 400, Calibration(), 5_000)
         assert stages[0].seconds == pytest.approx(5_000 * each)
         assert all(stage.seconds > 0 for stage in stages)
 
     def test_without_held_out_rows_nothing_follows(self):
-        assert Aftermath(0, 10).plan(FULL_SCALE, Calibration()) == ()
+        assert AfterFit(0, 10).plan(FULL_SCALE, Calibration()) == ()
 
     @pytest.mark.parametrize(("rows", "columns"), [(3, 2), (50, 1), (400, 7), (9_000, 3), (9_000, 300)])
     @pytest.mark.parametrize("slow", [False, True])
@@ -59,7 +59,7 @@ class TestPlan:
         fitted = object.__new__(FittedGP)
         vars(fitted)["rows"] = object() if slow else None
         base = prepare(fitted, np.zeros((rows, 2)), None, columns)
-        assert Aftermath(rows, columns).shuffled(slow) == len(base.X) * (1 + len(base.shifts) * columns)
+        assert AfterFit(rows, columns).shuffled(slow) == len(base.X) * (1 + len(base.shifts) * columns)
 
 
 class TestTimeLeft:
@@ -109,7 +109,7 @@ class TestBudget:
         clock, busy = Clock(), Clock()
         time = CommandTime(None, 1000.0, clock, busy)
         clock.now, busy.now = 12.0, 4.0
-        time.expect((50_000, 10), Aftermath(5_000, 10), {})
+        time.expect((50_000, 10), AfterFit(5_000, 10), {})
         assert time.pace == 3.0
         after = sum(stage.seconds for stage in time.after)
         assert time.for_the_fit() == pytest.approx(988 - 1.3 * 3 * after)

@@ -3,8 +3,8 @@
     left = left of the fit + pace (predicting + shuffling + boosting + conditioning),
     pace = seconds that the fit takes by now / seconds that its plan has for it
 
-A budget is for the whole command: the fit gets what its aftermath is planned to leave, and the aftermath is
-cut to what the fit has left.
+A budget is for the whole command: the fit gets what is planned to remain beside the work after it, and that
+work is cut to what the fit has left.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TIMED_ROWS = 32
 
 
 @dataclass(frozen=True)
-class Aftermath:
+class AfterFit:
     """What is done after a fit: rows and columns of the table, and neighbours of a prediction.
 
     held_out : rows that are scored.    columns : of the table, each shuffled by itself.
@@ -98,7 +98,7 @@ class CommandTime:
     def spent(self) -> float:
         return self.clock() - self.began
 
-    def expect(self, shape: tuple[int, ...], aftermath: Aftermath, settings: Mapping[str, Any]) -> None:
+    def expect(self, shape: tuple[int, ...], after_fit: AfterFit, settings: Mapping[str, Any]) -> None:
         """Plan the fit of rows of ``shape`` (n, I) with the ``settings`` of a regressor, and what follows."""
         get = settings.get
         rank, neighbors = int(get("rank", 500)), int(get("neighbors", 30))
@@ -111,7 +111,7 @@ class CommandTime:
         # Until the fit shows its own pace, that of reading the table: how long a second of work took.
         computed = self.busy() - self.was_busy
         self.pace = min(max(self.spent / computed if computed > 0 else 1.0, 1.0), SLOWEST)
-        self.after = aftermath.plan(size, Calibration())
+        self.after = after_fit.plan(size, Calibration())
 
     def for_the_fit(self) -> float | None:
         """Seconds of the budget that the fit may take."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from sklearn.base import clone
 
-from widegp.command_time import BOOSTING, CONDITIONING, PREDICTING, SHUFFLING, Aftermath, CommandTime
+from widegp.command_time import BOOSTING, CONDITIONING, PREDICTING, SHUFFLING, AfterFit, CommandTime
 from widegp.conformal import check_level
 from widegp.data.columns import TableEncoding
 from widegp.data.errors import quoted
@@ -131,7 +131,7 @@ class TableModel:
         split = split_table(predicted.read(table), chosen)
         columns = len(split.encoder.input_names)
         neighbors = settings.get("predict_neighbors", 400)
-        stage.expect(split.X.shape, Aftermath(len(split.y_test), columns, neighbors), settings)
+        stage.expect(split.X.shape, AfterFit(len(split.y_test), columns, neighbors), settings)
         for_the_fit = {} if stage.budget is None else {"budget": stage.for_the_fit()}
         with recorded_warnings() as caught:
             asked = settings | for_the_fit | {"random_state": chosen.seed}

@@ -2,7 +2,7 @@
 
     x -> (x, g_1(x), ..., g_J(x)),     g_j(x) = mean over the models k that have not seen x of g_jk(x)
 
-Small trees make g_1, large ones the others. Rows are dealt into K folds, and models k are grown on the other
+Small trees make g_1, large ones the others. Rows are split into K folds, and models k are grown on the other
 folds. A training row gets the predictions of the models that have not seen it, a new row the mean of all. A
 process on (x, g) is free to follow the trees where they are good, to weigh one kind against the other, to
 correct them where they are not, and to leave them alone.

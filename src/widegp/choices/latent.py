@@ -21,12 +21,12 @@ from scipy.special import expit, log_expit
 from widegp.approximations.build import Builder
 from widegp.approximations.layout import Layout
 from widegp.choices.chosen import choose_on
-from widegp.choices.dealt import Deal, Part
 from widegp.choices.gradients import mean_gradients
 from widegp.choices.judged import LEAST_SHARE
 from widegp.choices.left_out import NEIGHBORS
 from widegp.choices.metric import beside_trees, gradient_moment, learned_map
 from widegp.choices.search import POWERS, Asked
+from widegp.choices.shuffled import Part, ShuffledRows
 from widegp.choices.trials import Bench, Form
 from widegp.choices.whole import GRADIENT_ROWS
 from widegp.conditioning import TrainingRows
@@ -234,17 +234,17 @@ class LatentFit:
         return Path(tables, form, first, found)
 
     @cached_property
-    def _deal(self) -> Deal:
+    def _shuffled(self) -> ShuffledRows:
         """The first of the rows that it deals estimate parameters, the last are held out."""
-        return Deal(self.problem.weight, self.builder.seed)
+        return ShuffledRows(self.problem.weight, self.builder.seed)
 
     @cached_property
     def _held(self) -> Part:
-        return self._deal.part(slice(-_held_count(len(self._deal)), None))
+        return self._shuffled.part(slice(-_held_count(len(self._shuffled)), None))
 
     @cached_property
     def _sample(self) -> Part:
-        return self._deal.part(slice(_sample_count(len(self._deal))))
+        return self._shuffled.part(slice(_sample_count(len(self._shuffled))))
 
     def _with_trees(self, path: Path) -> list[Path]:
         """A path and the one that begins where it ended, with trees beside its inputs, as far as each has a
@@ -263,7 +263,7 @@ class LatentFit:
         share = other / (own + other)
         if share < LEAST_SHARE:
             return [path]
-        trees = self._trees(X, self._deal.whole)
+        trees = self._trees(X, self._shuffled.whole)
         beside = replace(beside, tables={form.inputs: trees.training(X)}, trees=trees)
         if share > 1 - LEAST_SHARE:
             return [beside]
@@ -300,7 +300,7 @@ class LatentFit:
 
     def _of_part(self, tables: Tables, form: Form, near: Fitted | None) -> Fitted:
         """The fit of some rows, from that of a like form if there is one."""
-        part = self._deal.part(slice(PART_ROWS))
+        part = self._shuffled.part(slice(PART_ROWS))
         builder = replace(self.builder, X=_mapped(tables, form)[part.rows])
         return self._fit(builder, self.problem.restricted(*part), near)
 
@@ -348,11 +348,11 @@ class LatentFit:
     @property
     def _written_out(self) -> np.ndarray:
         """The scaled rows, those that were seen more than once that often."""
-        return np.ascontiguousarray(self.builder.X[self._deal.written_out])
+        return np.ascontiguousarray(self.builder.X[self._shuffled.written_out])
 
     def _bench(self, inputs: str) -> Bench:
         """Of the regression of pseudo-targets, standardised."""
-        z = self.problem.response_at(self.start).pseudo_targets()[self._deal.written_out]
+        z = self.problem.response_at(self.start).pseudo_targets()[self._shuffled.written_out]
         scale = {"offset": float(z.mean()), "scale": float(z.std())}
         target = (z - scale["offset"]) / scale["scale"]
         problem = Problem(self.problem.kernel, target, make_warp("none", **scale), self.problem.priors)

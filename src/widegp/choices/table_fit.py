@@ -27,7 +27,7 @@ from widegp.inference.parameters import Values
 from widegp.inference.priors import Prior
 from widegp.inference.rounds import Fitted
 from widegp.inference.run import Run
-from widegp.inference.starts import apart
+from widegp.inference.starts import one_per_input
 from widegp.inference.theta import FEW_PARAMETERS, FEW_ROWS
 from widegp.inference.watch import InStage
 from widegp.noise_model import NoiseModel
@@ -235,7 +235,7 @@ class TableFit:
         problem = replace(one.fitted.objective.problem, priors=self.by_input)
         equal = {**values, "sigma_u2": np.full(builder.X.shape[1], float(values["sigma_u2"]))}
         each = self._fit(builder, problem, Begin(equal))
-        start = apart(each.objective, equal, builder.X, builder.backend)
+        start = one_per_input(each.objective, equal, builder.X, builder.backend)
         if start is not None:
             other = self._fit(builder, problem, Begin(start))
             each = min(each, other, key=lambda fitted: fitted.optimum.value)

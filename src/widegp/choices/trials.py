@@ -21,7 +21,7 @@ from widegp.inference.objective import MapObjective, Problem
 from widegp.inference.optimizers import curvature_at
 from widegp.inference.parameters import ParameterSpace, Values
 from widegp.inference.run import Run
-from widegp.inference.starts import apart, optima
+from widegp.inference.starts import one_per_input, optima
 from widegp.noise_model import LeftOut, NoiseModel, fit_noise
 from widegp.prediction import make_predictor
 from widegp.warps import make_warp
@@ -170,7 +170,7 @@ class Bench:
         curvature, objective = near.curvature, found.objective
         if linear is None and len(X) <= FEW_ROWS:
             # From equal variances: where they went without it, a second input may have taken the blame.
-            start = apart(objective, values, X, self.backend)
+            start = one_per_input(objective, values, X, self.backend)
             other = None if start is None else self._descended(form, start, None, limit)
             if other is not None and other.objective_value < found.objective_value:
                 found, curvature = other, None

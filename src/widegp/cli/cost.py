@@ -94,7 +94,7 @@ def _told(asked: Asked, fitted: tuple[int, int], scored: tuple[int, int]) -> dic
     """All that the command tells of so many rows to fit and inputs, rows to score and columns."""
     from widegp.approximations.layout import Dials
     from widegp.choices.plan import chosen_plan
-    from widegp.command_time import Aftermath
+    from widegp.command_time import AfterFit
     from widegp.compute.backend import choose_backend
     from widegp.cost import Size
     from widegp.inference.choose import choose_dials
@@ -111,7 +111,7 @@ def _told(asked: Asked, fitted: tuple[int, int], scored: tuple[int, int]) -> dic
     plan = (fit_plan if asked.plain or ard or budget is not None else chosen_plan)(size, rates)
     told = _predicted(size, plan, asked.predict_neighbors, rates, _block_rows(dials, size, backend))
     told["chosen"] = asked.approximation == "auto"
-    after = Aftermath(*scored, asked.predict_neighbors).plan(size, rates)
+    after = AfterFit(*scored, asked.predict_neighbors).plan(size, rates)
     told["scoring"] = [{"stage": s.name, "seconds": s.seconds} for s in after]
     told["command_seconds"] = told["fit_seconds"] + sum(s.seconds for s in after)
     return told

@@ -18,7 +18,7 @@ from widegp.inference.plan import DIFFERENCES, SURE_ROWS, coarse_sizes, fit_plan
 from widegp.inference.result import Reason
 from widegp.inference.rounds import Fitted, Table, has_ard
 from widegp.inference.run import Run
-from widegp.inference.starts import apart, isotropic, optima, spread
+from widegp.inference.starts import isotropic, one_per_input, optima, spread
 
 # The optimum of a part is about p / 2 of its nats from that of the whole: its steps must gain so many nats.
 PART_GAIN = 0.3
@@ -63,7 +63,7 @@ def fit_map(
         rivals = coarse.values[-1:] or rivals
     if explores and has_ard(space, start) and not builder.approximation.coarse and not run.late():
         X = np.asarray(builder.X)
-        other = apart(problem.on(Dense(X, builder.backend), space), rivals[0], X, builder.backend)
+        other = one_per_input(problem.on(Dense(X, builder.backend), space), rivals[0], X, builder.backend)
         rivals = rivals if other is None else [*rivals, other]
     watch.begin("whole", starts.pop())
     whole = Table(run, builder, problem, space)

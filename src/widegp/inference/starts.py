@@ -125,7 +125,7 @@ def _design(scalar: Values, X: np.ndarray, weight: np.ndarray | None) -> Iterato
         yield {name: np.full_like(value, changed.get(_role(name), value)) for name, value in scalar.items()}
 
 
-def apart(objective: MapObjective, values: Values, X: np.ndarray, backend: Backend) -> Values | None:
+def one_per_input(objective: MapObjective, values: Values, X: np.ndarray, backend: Backend) -> Values | None:
     """Where to begin with one sigma_u2 per input, other than at ``values``; None where that is as good.
 
     objective : of rows X (n, I), with a variance for each input.

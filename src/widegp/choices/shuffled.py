@@ -1,6 +1,6 @@
-"""Rows dealt out at random to parts of a table that are fitted, compared and held out.
+"""Rows in random order, parts of which are fitted, compared and held out.
 
-Under a likelihood that is not Gaussian, equal rows, target included, are one row of weight w. It is dealt out
+Under a likelihood that is not Gaussian, equal rows, target included, are one row of weight w. It comes
 as about w rows, at most MOST_COPIES: new rows may repeat known ones, and with all copies in one part no
 held-out row would be like a fitted one.
 """
@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-# A row is dealt out as so many, at most, of equal weight.
+# A row comes as so many, at most, of equal weight.
 MOST_COPIES = 10
-# Dealt rows, at most, that a regression of them sees where some were seen more than once.
+# Rows of the order, at most, that a regression of them sees where some were seen more than once.
 MOST_ROWS = 20_000
 
 
@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Deal:
+class ShuffledRows:
     """The rows of a table in random order, each as often as it was seen; ``weight`` (n,)."""
 
     weight: np.ndarray
@@ -39,12 +39,12 @@ class Deal:
 
     @cached_property
     def copies(self) -> np.ndarray:
-        """As how many rows each row is dealt out, (n,)."""
+        """As how many rows each row comes, (n,)."""
         return np.clip(np.ceil(self.weight), 1, MOST_COPIES).astype(int)
 
     @cached_property
     def order(self) -> np.ndarray:
-        """The rows as they are dealt, (N,)."""
+        """The rows in random order, (N,)."""
         order = np.random.default_rng(self.seed).permutation(int(self.copies.sum()))
         return np.searchsorted(np.cumsum(self.copies), order, side="right")
 
@@ -52,7 +52,7 @@ class Deal:
         return len(self.order)
 
     def part(self, which: slice) -> Part:
-        """Those that were dealt so, each once."""
+        """Those at these places of the order, each once."""
         rows, first, copies = np.unique(self.order[which], return_index=True, return_counts=True)
         kept = np.argsort(first)
         weight = copies * self.weight[rows] / self.copies[rows]
