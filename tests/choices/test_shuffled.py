@@ -12,15 +12,15 @@ WEIGHT = np.array([1.0, 3.0, 0.5, 25.0, 1.0, 2.5])
 
 
 def test_every_row_comes_as_often_as_it_was_seen_and_parts_share_its_weight():
-    rows = ShuffledRows(WEIGHT, 0)
-    assert np.bincount(rows.order).tolist() == [1, 3, 1, shuffled.MOST_COPIES, 1, 3]
-    parts = [rows.part(slice(None, 7)), rows.part(slice(7, None))]
+    shuffle = ShuffledRows(WEIGHT, 0)
+    assert np.bincount(shuffle.order).tolist() == [1, 3, 1, shuffled.MOST_COPIES, 1, 3]
+    parts = [shuffle.part(slice(None, 7)), shuffle.part(slice(7, None))]
     total = np.zeros(6)
     for rows, weight in parts:
         assert len(np.unique(rows)) == len(rows)
         total[rows] += weight
     np.testing.assert_allclose(total, WEIGHT)
-    np.testing.assert_array_equal(rows.whole.weight, WEIGHT)
+    np.testing.assert_array_equal(shuffle.whole.weight, WEIGHT)
 
 
 def test_a_part_keeps_the_order_in_which_its_rows_came():
