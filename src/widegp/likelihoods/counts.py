@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import ArrayLike
 from scipy.special import betainc, betaln, expit, gammaincc, gammaln, log_expit, ndtri, psi
 
@@ -201,7 +202,12 @@ class CountPredictive(Predictive):
         z = ndtri(level)
         by_count = self.likelihood.excess + np.exp(-np.maximum(self.mean_f, -30.0))
         log_sd = np.sqrt(self.var_f + np.log1p(by_count))
-        return integer_quantile(self.cdf, level, _mean(np.minimum(self.mean_f + z * log_sd, 36.0)))
+        guess = _mean(np.minimum(self.mean_f + z * log_sd, 36.0))
+
+        def cdf(k: Floats, rows: npt.NDArray[np.intp]) -> Floats:
+            return replace(self, mean_f=self.mean_f[rows], var_f=self.var_f[rows]).cdf(k)
+
+        return integer_quantile(cdf, level, guess)
 
     def _whole(self, y: ArrayLike) -> Floats:
         return self.likelihood.check(np.broadcast_to(np.asarray(y, float), self.mean_f.shape))

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 from widegp.data.arrays import Floats
 
@@ -125,20 +126,42 @@ def expectation(
     return out
 
 
-def integer_quantile(cdf: Callable[[Floats], Floats], level: float, guess: Floats) -> Floats:
-    """The smallest integer k >= 0 with cdf(k) >= level, for each row: brackets doubled, then halved."""
+def integer_quantile(
+    cdf: Callable[[Floats, npt.NDArray[np.intp]], Floats], level: float, guess: Floats
+) -> Floats:
+    """The smallest integer k >= 0 with cdf(k) >= level, for each row; ``cdf(k, rows)`` is that of some rows.
+
+    Brackets are doubled, then closed where normal scores of the cdf, straight lines in log(k + 1/2), cross
+    the level, and in every third step halved.
+    """
     low, high = np.full(guess.shape, -1.0), np.maximum(np.floor(guess), 0.0)
-    while np.any(short := cdf(high) < level):
-        low, high = np.where(short, high, low), np.where(short, 2 * high + 1, high)
-    step = np.maximum(1.0, np.floor(np.sqrt(high)))
-    while np.any(wide := high - low > 1):
-        # The guess is often near; a step below it usually closes the bracket at once.
-        middle = np.clip(np.maximum(np.floor(0.5 * (low + high)), high - step), low + 1, high)
-        middle = np.where(wide & (middle == high), high - 1, middle)
-        enough = cdf(middle) >= level
-        low, high = np.where(wide & ~enough, middle, low), np.where(wide & enough, middle, high)
-        step = 2 * step
+    at_low, at_high = np.zeros(guess.shape), np.zeros(guess.shape)
+    rows = np.arange(len(guess))
+    while rows.size:
+        at_high[rows] = cdf(high[rows], rows)
+        rows = rows[at_high[rows] < level]
+        low[rows], at_low[rows] = high[rows], at_high[rows]
+        high[rows] = 2 * high[rows] + 1
+    halves = cycle((False, False, True))
+    while (rows := np.flatnonzero(high - low > 1)).size:
+        middle = np.floor(0.5 * (low[rows] + high[rows]))
+        if not next(halves):
+            ends = low[rows], high[rows], at_low[rows], at_high[rows]
+            middle = np.clip(_crossing(*ends, level), low[rows] + 1, high[rows] - 1)
+        found = cdf(middle, rows)
+        enough = found >= level
+        low[rows], at_low[rows] = np.where(enough, (low[rows], at_low[rows]), (middle, found))
+        high[rows], at_high[rows] = np.where(enough, (middle, found), (high[rows], at_high[rows]))
     return high
+
+
+def _crossing(low: Floats, high: Floats, at_low: Floats, at_high: Floats, level: float) -> Floats:
+    """A whole number near which a cdf reaches the level, of its values at two; they may be 0 and 1."""
+    x, end = np.log(np.maximum(low, 0.0) + 0.5), np.log(high + 0.5)
+    z, z_end = (ndtri(np.clip(F, 1e-12, 1 - 1e-12)) for F in (at_low, at_high))
+    share = (ndtri(level) - z) / np.maximum(z_end - z, 1e-12)
+    nearest: Floats = np.floor(np.exp(x + np.clip(share, 0.0, 1.0) * (end - x)))
+    return nearest
 
 
 def monotone_root(
