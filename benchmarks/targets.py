@@ -9,6 +9,7 @@ Every line is one fit of one table with one seed. Test rows are the first tenth 
 Columns V2, V4, V6 to V10 and V14 of adult are codes of categories. ``--kind lightgbm`` is LightGBM with the
 loss of the target, its rounds and leaves chosen on a tenth of the training rows. Outputs of enb and jura are
 fitted together, with ``--kind each`` one by one. ``--set`` gives settings, such as ``--set rank=200``;
+``--inside K`` leaves the test rows alone: the Kth fifth of the training rows is predicted from the others.
 ``--out`` appends each line to a file as JSON. The tables are in ``WIDEGP_DATA``, or in ``shared/data`` beside
 the checkout.
 """
@@ -28,7 +29,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from accuracy import _line, _value
-from tables import FOLDER, Split, load
+from tables import FOLDER, Split, inside, load
 
 from widegp import WideGPClassifier, WideGPRegressor, metrics
 
@@ -139,10 +140,11 @@ def boosting(split: Split, seed: int, table: str) -> dict[str, Any]:
     return scores | {"fit_s": time.perf_counter() - began}
 
 
-def run(table: str, kind: str, settings: dict[str, Any], seed: int) -> dict[str, Any]:
+def run(table: str, kind: str, settings: dict[str, Any], fold: int | None, seed: int) -> dict[str, Any]:
     """One line: a fit of ``table`` with ``seed``, and its scores."""
     warnings.simplefilter("ignore")
     split = split_of(table)
+    split = split if fold is None else inside(split, fold)
     if kind == "lightgbm":
         return boosting(split, seed, table)
     if table in OUTPUTS:
@@ -159,16 +161,17 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="fits at a time, each in a process of its own")
     parser.add_argument("--set", nargs="*", default=[], dest="settings", metavar="NAME=VALUE")
     parser.add_argument("--kind", choices=("default", "lightgbm", "each"), default="default")
+    parser.add_argument("--inside", type=int, choices=range(5), metavar="K")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     settings = {name: _value(text) for name, text in (item.split("=", 1) for item in asked.settings)}
     with ProcessPoolExecutor(asked.jobs, get_context("spawn")) as pool:
         for table in asked.tables:
             rows = []
-            made = pool.map(partial(run, table, asked.kind, settings), asked.seeds)
+            made = pool.map(partial(run, table, asked.kind, settings, asked.inside), asked.seeds)
             for seed, row in zip(asked.seeds, made, strict=True):
                 rows.append(row)
-                told = {"table": table, "kind": asked.kind, "seed": seed, **row}
+                told = {"table": table, "kind": asked.kind, "seed": seed, "inside": asked.inside, **row}
                 print(_line(told), flush=True)
                 if asked.out is not None:
                     with asked.out.open("a") as file:

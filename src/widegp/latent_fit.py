@@ -12,8 +12,9 @@ from sklearn.utils import check_random_state
 from widegp.approximations.build import Builder
 from widegp.approximations.layout import Dials
 from widegp.approximations.registry import approximation
-from widegp.choices.latent import LEAST_ROWS, LatentEstimate, LatentFit, Settled
+from widegp.choices.latent import LEAST_ROWS, LatentEstimate, LatentFit
 from widegp.choices.search import Asked
+from widegp.choices.settled import Settled
 from widegp.compute.backend import choose_backend
 from widegp.conditioning import TrainingRows
 from widegp.data.arrays import is_mapped, take

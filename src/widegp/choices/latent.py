@@ -19,28 +19,24 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
 from widegp.approximations.build import Builder
-from widegp.approximations.layout import Layout
 from widegp.choices.chosen import choose_on
-from widegp.choices.gradients import mean_gradients
 from widegp.choices.judged import LEAST_SHARE
-from widegp.choices.left_out import NEIGHBORS
-from widegp.choices.metric import beside_trees, gradient_moment, learned_map
+from widegp.choices.metric import beside_trees, learned_map
 from widegp.choices.search import POWERS, Asked
+from widegp.choices.settled import Sampled, Settled, moments_at
 from widegp.choices.shuffled import Part, ShuffledRows
 from widegp.choices.trials import Bench, Form
 from widegp.choices.whole import GRADIENT_ROWS
-from widegp.conditioning import TrainingRows
 from widegp.data.input_maps import LinearMap, QuantileScaler
 from widegp.inference.fit import fit_map
-from widegp.inference.latent import TOLERANCE, KnownMode, LaplaceObjective, LatentProblem
+from widegp.inference.latent import LatentProblem
 from widegp.inference.objective import Problem
 from widegp.inference.optimizers import curvature_at
-from widegp.inference.parameters import ParameterSpace, Values
+from widegp.inference.parameters import Values
 from widegp.inference.priors import Prior
 from widegp.inference.rounds import Fitted
 from widegp.inference.run import Run
-from widegp.laplace import Mode
-from widegp.prediction import Moments, make_predictor, pooled
+from widegp.prediction import pooled
 from widegp.trees import TreesInput, too_few_kinds
 from widegp.warps import make_warp
 
@@ -50,6 +46,8 @@ LEAST_ROWS = 500
 PART_ROWS = 4000
 # Rows on which metrics are compared, and held-out rows that are predicted from them.
 SAMPLE_ROWS, HELD_ROWS = 8000, 6000
+# Rows outside the sample, at most, that weigh two functions.
+WEIGHING_ROWS = 20_000
 # Rounds of learning the metric, parameters estimated between them.
 ROUNDS = 2
 # The same where trees come beside inputs whose metric was learned so.
@@ -62,66 +60,6 @@ GAIN_PER_ROW, LEAST_GAIN = 5e-4, 1e-2
 SUM_SD = 0.1
 # Noise of the pseudo-targets where the regression of them begins, as a share of their variance.
 NOISE = 0.3
-
-
-class Settled(NamedTuple):
-    """The mode of f at ``values``. The problem of ``objective`` knows it and observes its pseudo-targets."""
-
-    values: Values
-    objective: LaplaceObjective
-    layout: Layout
-    mode: Mode
-
-    @classmethod
-    def at(
-        cls, builder: Builder, problem: LatentProblem, values: Values, near: np.ndarray | None = None,
-        tolerance: float = TOLERANCE,
-    ) -> Settled:  # fmt: skip
-        """On the rows of ``builder``, its layout made for these values; Newton's method begins at ``near``,
-        by default at the mode found last.
-        """
-        own: Any = replace(problem, known=KnownMode(problem.known.f if near is None else near))
-        space = ParameterSpace.of(own.kernel, values, own.psi_bounds if "psi" in values else ())
-        with builder.backend.scope():
-            layout = builder.layout(own.kernel_at(values))
-            objective = own.on(builder.likelihood(layout), space)
-            mode = objective.mode(values, tolerance)
-        if mode.problem is not None:
-            raise ArithmeticError(f"The fit gives no prediction: {mode.problem}; use fewer anchors.")
-        return cls(values, objective, layout, mode)
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """A form on a sample of the rows, at given values; of rows held out the moments of f, (h, functions), and
-    log p(y_i | sample), (h,).
-    """
-
-    form: Form
-    builder: Builder
-    settled: Settled
-    moments: Moments
-    log_score: np.ndarray
-
-    def moment(self, rows: int) -> np.ndarray:
-        """M (I, I) of the gradients of E[f | y] at the first rows of the sample, by the inputs as scaled."""
-        X, linear = self.builder.X[:rows], self.form.linear
-        given = _given(self.builder, self.settled)
-        each = (gradient_moment(mean_gradients(posterior, X, near), linear) for posterior, near in given)
-        return np.mean(list(each), axis=0)
-
-
-def _given(builder: Builder, settled: Settled) -> list[tuple[Any, TrainingRows | None]]:
-    """Of each latent function the posterior, and the rows that its predictions condition on, if any."""
-    values, objective = settled.values, settled.objective
-    kernel, made = objective.problem.kernel_at(values), []
-    for function in range(objective.problem.functions):
-        observed = objective.problem.observed(values, function)
-        with builder.backend.scope():
-            posterior = objective.likelihood.posterior(kernel, observed)
-        rows = TrainingRows(builder.X, observed.y, kernel, NEIGHBORS, observed.spread)
-        made.append((posterior, None if settled.layout.order is None else rows))
-    return made
 
 
 class LatentEstimate(NamedTuple):
@@ -157,6 +95,11 @@ class Path:
     held: Sampled
     trees: TreesInput | None = None
     weight: float = 1.0
+
+    @property
+    def X(self) -> np.ndarray:
+        """All rows as the kernel of the form sees them."""
+        return _mapped(self.tables, self.form)
 
     @property
     def words(self) -> str:
@@ -207,7 +150,7 @@ class LatentFit:
         """The fit of a path to all rows; with ``conditioned`` its parameters stay those of a part, and the
         rows are left to `latent_models`, which finds the mode of all of them.
         """
-        builder = replace(self.builder, X=_mapped(path.tables, path.form))
+        builder = replace(self.builder, X=path.X)
         if conditioned:
             objective: Any = path.first.objective
             objective = replace(objective, problem=self.problem)
@@ -246,6 +189,12 @@ class LatentFit:
     def _sample(self) -> Part:
         return self._shuffled.part(slice(_sample_count(len(self._shuffled))))
 
+    @cached_property
+    def _weighing(self) -> Part:
+        """Rows outside the sample, those held out among them or all."""
+        first = max(_sample_count(len(self._shuffled)), len(self._shuffled) - WEIGHING_ROWS)
+        return self._shuffled.part(slice(first, None))
+
     def _with_trees(self, path: Path) -> list[Path]:
         """A path and the one that begins where it ended, with trees beside its inputs, as far as each has a
         share in their sum; the larger first.
@@ -270,24 +219,25 @@ class LatentFit:
         return sorted([replace(path, weight=own), replace(beside, weight=other)], key=lambda one: -one.weight)
 
     def _weights(self, one: Path, other: Path) -> tuple[float, float]:
-        """a, b under which held-out rows i = 1..h are likeliest given f = a f_1 + b f_2, the functions of
-        both; parameters of the likelihood are those of the better.
+        """a, b under which rows outside the sample are likeliest given f = a f_1 + b f_2, the functions of
+        both there; parameters of the likelihood are those of the better.
 
         Their sum t need not be 1: the average of two functions that are each right about their errors has
         errors smaller than it says. Priors keep few rows near that average: log t ~ N(0, SUM_SD^2) and
         a / t ~ Beta(2, 2).
         """
-        held = self._held
-        better = max((one, other), key=lambda path: held.mean(path.held.log_score))
+        rows = self._weighing
+        better = max((one, other), key=lambda path: self._held.mean(path.held.log_score))
+        each = [moments_at(path.held.builder, path.held.settled, path.X[rows.rows]) for path in (one, other)]
 
         def weights(x: np.ndarray) -> np.ndarray:
             return np.exp(x[0]) * np.array([expit(-x[1]), expit(x[1])])
 
         def loss(x: np.ndarray) -> float:
-            both = pooled([one.held.moments, other.held.moments], weights(x))
-            score = held.weight @ self.problem.log_score(better.first.values, held.rows, *both)
+            both = pooled(each, weights(x))
+            score = rows.weight @ self.problem.log_score(better.first.values, rows.rows, *both)
             prior = log_expit(x[1]) + log_expit(-x[1]) - 0.5 * (x[0] / SUM_SD) ** 2
-            return -float(score + prior) / float(held.weight.sum())
+            return -float(score + prior) / float(rows.weight.sum())
 
         own, beside = weights(minimize(loss, np.zeros(2), method="BFGS").x)
         return float(own), float(beside)
@@ -329,10 +279,8 @@ class LatentFit:
         X, sample, held = _mapped(tables, form), self._sample, self._held
         builder = replace(self.builder, X=np.ascontiguousarray(X[sample.rows]))
         settled = Settled.at(builder, self.problem.restricted(*sample), values, near, NEARLY)
-        given, new = _given(builder, settled), X[held.rows]
-        each = [make_predictor(*one, builder.backend.name).predict(new) for one in given]
-        moments = Moments(*(np.stack(parts, axis=1) for parts in zip(*each, strict=True)))
-        return Sampled(form, builder, settled, moments, self.problem.log_score(values, held.rows, *moments))
+        moments = moments_at(builder, settled, X[held.rows])
+        return Sampled(form, builder, settled, self.problem.log_score(values, held.rows, *moments))
 
     def _fit(self, builder: Builder, problem: Any, near: Fitted | None = None) -> Fitted:
         """The fit of the builder's rows from one nearby, whose curvature and kind of anchors serve it too, or
