@@ -106,6 +106,8 @@ def test_a_fit_that_fails_leaves_the_one_before_as_it_was():
     before = model.predict(X)
     with pytest.raises(ValueError, match="approximation"):
         model.set_params(approximation="nearly").fit(X, np.repeat(["cat", "dog"], 6))
+    with pytest.raises(ValueError, match="of one class, a;"):
+        model.fit(np.ones((3, 4)), ["a", "a", "a"])
     np.testing.assert_array_equal(model.predict(X), before)
     assert list(model.classes_) == ["no", "yes"]
 

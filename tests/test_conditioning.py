@@ -199,6 +199,44 @@ def test_a_full_disk_stops_no_prediction(monkeypatch):
     assert len(predictor.factors) == 0
 
 
+def test_a_disk_that_fills_up_leaves_what_is_there_to_be_read():
+    class Filling:
+        room, bytes, place = 100, bytearray(1000), 0
+
+        def seek(self, place):
+            self.place = place
+
+        def write(self, view):
+            moved = min(len(view), 7, self.room - self.place)
+            if moved == 0:
+                raise OSError(28, "No space left on device")
+            self.bytes[self.place : self.place + moved] = view[:moved]
+            self.place += moved
+            return moved
+
+        def readinto(self, view):
+            moved = min(len(view), 5)
+            view[:moved] = self.bytes[self.place : self.place + moved]
+            self.place += moved
+            return moved
+
+    cache = FileCache(1000)
+    cache._file = Filling()
+    first, second = ((np.arange(6.0), np.arange(2.0)), (np.arange(5.0), np.arange(3.0)))
+    cache.put(1, first)
+    cache.put(2, second)
+    for kept, expected in zip(cache.get(1), first, strict=True):
+        np.testing.assert_array_equal(kept, expected)
+    assert cache.get(2) is None and len(cache) == 1
+
+
+def test_no_folder_for_a_file_is_a_cache_without_room(monkeypatch):
+    monkeypatch.setattr("tempfile.gettempdir", lambda: "/no/such/folder")
+    cache = FileCache(1000)
+    cache.put(1, (np.arange(3.0),))
+    assert cache.get(1) is None and cache.limit == 0
+
+
 @pytest.mark.parametrize("capacity", [1, 3])
 def test_a_device_with_room_for_few_cells_predicts_the_same(monkeypatch, capacity):
     post, X = posterior(), new_rows()

@@ -14,13 +14,16 @@ from scipy import integrate, special, stats
 from widegp import metrics
 from widegp.data.preprocessing import TargetScaler
 from widegp.fitted_warp import FittedWarp
-from widegp.predictive import Mixture, WarpedGaussian
+from widegp.predictive import Mixture, Tailed, WarpedGaussian
+from widegp.tails import Tails
 from widegp.warps import NAMES, Warp, candidates, make_warp, profile_start, standardised
 
 RNG = np.random.default_rng(0)
 RAW = RNG.gamma(2.0, 3.0, size=60) + 0.05  # positive and skewed
 OFFSET, SCALE = RAW.mean(), RAW.std()
 Y = (RAW - OFFSET) / SCALE
+
+TAILS = Tails(np.array([0.7, 0.3]), np.array([0.6, 1.6]))
 
 PSI = {
     "none": [()],
@@ -175,7 +178,9 @@ def test_density_integrates_to_the_cdf(name, psi):
     warp, mean, sd = fitted(name, psi), 0.3, 0.7
     low, high = warp.quantile(mean, sd, 0.02), warp.quantile(mean, sd, 0.98)
     mass = integrate.quad(lambda v: np.exp(warp.log_density(v, mean, sd)), low, high, limit=500)[0]
-    assert mass == pytest.approx(warp.cdf(high, mean, sd) - warp.cdf(low, mean, sd), abs=1e-6)
+    # What lies at an end of the inverse has no density there.
+    below = warp.cdf(np.nextafter(high, low), mean, sd)
+    assert mass == pytest.approx(below - warp.cdf(low, mean, sd), abs=1e-6)
     if (name, psi) not in CLIPPED:
         assert mass == pytest.approx(0.96, abs=1e-6)
 
@@ -273,12 +278,40 @@ def test_a_mean_that_knows_nothing_stays_within_the_training_targets(name):
     assert unbounded.moments(z, np.full(2, 2.5))[0][0] > Y.max()
 
 
+@pytest.mark.parametrize("name", ["none", "log", "yeo-johnson"])
+def test_what_lies_beyond_the_training_targets_is_not_surer_for_it(name):
+    warp = fitted(name, (1.0,) if name == "yeo-johnson" else ())
+    z = warp.forward(Y.max()) + np.array([0.0, 3.0, 30.0])
+    mean, sd = warp.moments(z, np.full(3, 2.5))
+    assert np.all(mean[1:] == Y.max()) and np.all(np.diff(sd) >= -1e-12) and sd[-1] >= 1.0
+
+
+@pytest.mark.parametrize("name", ["none", "log"])
+def test_tails_leave_lost_means_within_the_training_targets(name):
+    warp = fitted(name, ())
+    z, sd_z = warp.forward(np.array([Y.max(), Y.min()])) + np.array([50.0, -50.0]), np.array([3.0, 1.5])
+    tailed = Tailed(WarpedGaussian(z, sd_z, sd_z / 2, TargetScaler(0.0, 1.0), warp), TAILS)
+    low, high = warp.ends_of_moments(sd_z * min(TAILS.factors))
+    assert np.all((tailed.mean >= low) & (tailed.mean <= high))
+    if name == "none":
+        np.testing.assert_allclose(tailed.sd, sd_z * TAILS.sd, rtol=1e-12)
+
+
 def test_poles_stop_within_reach_of_the_training_target():
     warp = fitted("yeo-johnson", (-1.5,))
     assert warp.upper == pytest.approx(Y.max() + 10 * np.ptp(Y)) and warp.lower == -np.inf
     assert warp.inverse(1e6) == warp.upper
     assert fitted("yeo-johnson", (3.5,)).inverse(-1e6) == pytest.approx(Y.min() - 10 * np.ptp(Y))
     assert fitted("box-cox", (0.5,)).inverse(-1e6) == pytest.approx(-OFFSET / SCALE)
+
+
+@pytest.mark.parametrize("name, psi", [("yeo-johnson", (-1.5,)), ("yeo-johnson", (3.5,)), ("box-cox", (-0.5,))])
+def test_no_probability_lies_beyond_a_pole(name, psi):
+    warp = fitted(name, psi)
+    low, high = warp.ends
+    draws = warp.inverse(3.0 * RNG.standard_normal(20_000))
+    for y in (np.clip(low, -99, None), Y.mean(), np.clip(high, None, 99.0), 1e6):
+        assert warp.cdf(y, 0.0, 3.0) == pytest.approx(np.mean(draws <= y), abs=0.015)
 
 
 def test_profile_start_is_scipys_maximum_likelihood():

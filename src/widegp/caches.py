@@ -6,6 +6,7 @@ import pickle
 import shutil
 import tempfile
 from collections import OrderedDict
+from collections.abc import Callable
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -78,18 +79,27 @@ class FileCache(_Kept):
     """
 
     def __init__(self, limit: int = FILE_BYTES) -> None:
-        super().__init__(min(limit, int(FREE_SHARE * shutil.disk_usage(tempfile.gettempdir()).free)))
-        self._file = tempfile.TemporaryFile(prefix="widegp-")  # noqa: SIM115 closed when this is gone
+        self._file: Any = None
+        try:
+            free = shutil.disk_usage(tempfile.gettempdir()).free
+            # Without a buffer: what a full disk does not take must not be tried again later.
+            self._file = tempfile.TemporaryFile(prefix="widegp-", buffering=0)  # noqa: SIM115 closed when gone
+        except OSError:
+            free = 0  # No folder to write to: cells are made again.
+        super().__init__(min(limit, int(FREE_SHARE * free)))
 
     def get(self, cell: int | None) -> Any:
         entry: _Entry | None = None if cell is None else self._made.get(cell)
         if entry is None:
             return None
         numbers = bytearray(sum(entry.sizes))
-        with self._lock:
-            self._file.seek(entry.start)
-            self._file.readinto(numbers)
         view, parts, end = memoryview(numbers), [], 0
+        try:
+            with self._lock:
+                self._file.seek(entry.start)
+                _in_full(self._file.readinto, view)
+        except OSError:
+            return None
         for size in entry.sizes:
             parts.append(view[end : end + size])
             end += size
@@ -107,10 +117,18 @@ class FileCache(_Kept):
             try:
                 self._file.seek(self.bytes)
                 for view in views:
-                    self._file.write(view)
-                self._file.flush()
+                    _in_full(self._file.write, view)
             except OSError:
                 self.limit = self.bytes  # The disk is full: what lies there stays.
                 return
             self._made[cell] = _Entry(self.bytes, sizes, layout)
             self.bytes += sum(sizes)
+
+
+def _in_full(move: Callable[[memoryview], int | None], view: memoryview) -> None:
+    """Read or write all of ``view``: one call may move less."""
+    while view.nbytes:
+        moved = move(view)
+        if not moved:
+            raise OSError("The temporary file ends early, or takes no more.")
+        view = view[moved:]

@@ -24,6 +24,7 @@ from widegp.laplace_classes import ClassResponse
 from widegp.latent_fit import fit_latent, latent_builder, latent_models, merged_rows
 from widegp.likelihoods import Bernoulli, Softmax
 from widegp.progress import Listener
+from widegp.restoring import restored_on_failure
 from widegp.saving import SaveMixin
 from widegp.training_table import base_scaling, checked_rows
 
@@ -107,6 +108,7 @@ class WideGPClassifier(SaveMixin, SetsMixin, ClassifierMixin, BaseEstimator):
             " fit again with all rows."
         )
 
+    @restored_on_failure
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *,
         progress: Listener | None = None,
@@ -122,7 +124,7 @@ class WideGPClassifier(SaveMixin, SetsMixin, ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
-            raise ValueError(f"All rows are of one class, {classes[0]!r}; pass rows of two or more.")
+            raise ValueError(f"All rows are of one class, {classes[0]}; pass rows of two or more.")
         weight = np.array(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
         if self.class_weight is not None:
             weight = weight * compute_sample_weight(self.class_weight, y)
@@ -134,9 +136,8 @@ class WideGPClassifier(SaveMixin, SetsMixin, ClassifierMixin, BaseEstimator):
         left = None if self.budget is None else max(0.0, self.budget - time.perf_counter() + began)
         watch = Watch(() if progress is None else (progress,))
         estimate = fit_latent(self, builder, response, left, watch)
-        # Together and last: a fit that fails leaves the one before as it was.
-        fitted = latent_models(self, estimate, scaler, response.offset)
-        self.classes_, self.calibration_, self.fitted_ = classes, None, fitted
+        self.fitted_ = latent_models(self, estimate, scaler, response.offset)
+        self.classes_, self.calibration_ = classes, None
         result = self.fitted_[0].result
         self.converged_, self.n_iter_ = result.converged, max(1, result.n_iter)
         if not self.converged_:

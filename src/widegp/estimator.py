@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from widegp.restoring import restored_on_failure
 from widegp.saving import SaveMixin
 from widegp.training_table import checked_rows, n_outputs
 
@@ -258,6 +259,7 @@ class WideGPRegressor(SaveMixin, RegressorMixin, BaseEstimator):
         }  # fmt: skip
         return cls.plain(**(settings | changes))
 
+    @restored_on_failure
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *,
         noise_variance: ArrayLike | None = None, exposure: ArrayLike | None = None,

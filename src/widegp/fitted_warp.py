@@ -85,8 +85,8 @@ class FittedWarp:
         """(E y, sd y), y = inverse(mean_z + sd_z t), t ~ N(0, 1), 64 Gauss-Hermite nodes; rough at clips.
 
         Where sd_z is above ``UNSURE``, far from all training rows, y counts as far as `ends_of_moments` only:
-        the mean would be made of extrapolations and tails that no row has told of. Without a warp that is the
-        mean alone, and sd what it is.
+        the mean would be made of extrapolations and tails that no row has told of. sd is that of y up to
+        there, or to its median if that lies beyond; without a warp it is what it is.
         """
         mean_z, sd_z = _location_scale(mean_z, sd_z)
         ends = self.ends_of_moments(sd_z)
@@ -94,8 +94,9 @@ class FittedWarp:
             return np.clip(mean_z, *ends), sd_z.copy()
         nodes, weights = _hermite(64)
         # Around the median, which is within one sd of the mean, the two sums cannot cancel badly.
-        median = np.clip(self.inverse(mean_z), *ends)
-        flat = [np.ravel(part) for part in (mean_z, sd_z, median, *ends)]
+        median = self.inverse(mean_z)
+        bounds = np.minimum(ends[0], median), np.maximum(ends[1], median)
+        flat = [np.ravel(part) for part in (mean_z, sd_z, median, *bounds)]
 
         def sums(part: slice) -> np.ndarray:
             mean, sd, middle, low, high = (values[part] for values in flat)
@@ -105,7 +106,7 @@ class FittedWarp:
         parts = [slice(start, start + PART_ROWS) for start in range(0, median.size, PART_ROWS)]
         made = np.concatenate([np.empty((2, 0)), *in_threads(sums, parts)], axis=1)
         first, second = made.reshape(2, *median.shape)
-        return median + first, np.sqrt(np.maximum(second - first * first, 0.0))
+        return np.clip(median + first, *ends), np.sqrt(np.maximum(second - first * first, 0.0))
 
     def ends_of_moments(self, sd_z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The range of y that mean and sd are made of, (n,) each: that of the training targets, with room
@@ -143,8 +144,9 @@ class FittedWarp:
         return (-np.inf if np.isnan(low) else float(low)), (np.inf if np.isnan(high) else float(high))
 
     def within_support(self, y: ArrayLike, probability: np.ndarray) -> np.ndarray:
-        """P(Y <= y) from that of z, which below the least y still counts the mass that lies there."""
-        return np.where(np.asarray(y, float) < self.ends[0], 0.0, probability)
+        """P(Y <= y) from that of z, whose mass beyond the least and the largest y lies at these."""
+        y = np.asarray(y, float)
+        return np.where(y < self.ends[0], 0.0, np.where(y >= self.ends[1], 1.0, probability))
 
     def log_density(self, y: ArrayLike, mean_z: ArrayLike, sd_z: ArrayLike) -> np.ndarray:
         """log N(forward(y); mean_z, sd_z^2) + log dz/dy, the log density of y; -inf outside the support."""

@@ -205,12 +205,15 @@ def pair_mean(base: Shuffles, terms: np.ndarray) -> WithError:
     themselves, hence the second sum.
     """
     pairs = terms - terms.mean()
+    # Squares of large numbers would be none.
+    largest = float(np.abs(pairs).max()) or 1.0
+    pairs = pairs / largest
     pairs = pairs + base.returned(pairs)
     # Each pair stands here twice, once for each of its rows.
     squares = np.sum(pairs**2) / 2
     # By chance the difference may be small or negative: never less than for independent pairs.
     variance = max(np.sum(pairs.sum(0) ** 2) - squares, squares) / pairs.size**2
-    return WithError(float(terms.mean()), float(np.sqrt(variance)))
+    return WithError(float(terms.mean()), largest * float(np.sqrt(variance)))
 
 
 def correlations(X: np.ndarray, groups: Sequence[Sequence[int]]) -> np.ndarray:

@@ -233,11 +233,13 @@ class Tailed(Predictive):
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and sd of y, (q,) each, of Gaussians of all widths at once."""
         own, weights = self.gaussian, self.tails.weights
+        if own.warp.name == "none":
+            # Tails are symmetric: they leave the mean where it is, to the last bit.
+            mean, sd = own.warp.moments(own.mean_z, own.sd_z)
+            return own.target.inverse_mean(mean), own.target.inverse_sd(sd * self.tails.sd)
         means, sds = own.warp.moments(own.mean_z, own.sd_z * self.tails.factors[:, None])
         mean = weights @ means
         sd = np.sqrt(weights @ (sds**2 + (means - mean) ** 2))
-        # Tails are symmetric: without a warp they leave the mean where it is, to the last bit.
-        mean = own.mean_z if own.warp.name == "none" else mean
         return own.target.inverse_mean(mean), own.target.inverse_sd(sd)
 
     @property

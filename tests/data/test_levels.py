@@ -87,3 +87,31 @@ def test_an_encoder_takes_one_number_for_each_row_and_arrays_of_mixed_kinds() ->
     with pytest.raises(TableError, match="holds numbers but for 'word' in row 8"):
         TableEncoder().fit(array)
     assert TableEncoder().fit(pd.DataFrame({"big": [2**70, 1, 2], "x": [1.0, 2.0, 3.0]})).n_features_in_ == 2
+
+
+@pytest.mark.parametrize(
+    "levels, later",
+    [([0, 1, 2], [0.0, 1.0, 2.0]), ([0, 1, 2], [0.0, np.nan, 2.0]), ([True, False], [True, False])],
+)
+def test_levels_of_numbers_and_booleans_are_known_however_they_are_stored_later(
+    levels: list, later: list
+) -> None:
+    frame = pd.DataFrame({"c": pd.Categorical(levels * 20), "y": np.arange(20.0 * len(levels))})
+    encoder = TableEncoding.fit(pa.Table.from_pandas(frame), "y")
+    names = [None if value != value else type(levels[0])(value) for value in later]
+    known = pd.DataFrame({"c": pd.Categorical(names, categories=sorted(levels))})
+    expected, _ = encoder.transform(pa.Table.from_pandas(known))
+    found, _ = encoder.transform(pa.table({"c": pa.array(later, from_pandas=True)}))
+    np.testing.assert_array_equal(found, expected)
+    assert len(np.unique(found, axis=0)) == len(later)
+    as_stored, _ = encoder.transform(pa.table({"c": later}))
+    np.testing.assert_array_equal(as_stored, expected)
+
+
+def test_columns_that_are_not_read_may_hold_anything() -> None:
+    frame = pd.DataFrame({"a": np.arange(40.0), "y": np.arange(40.0) ** 2})
+    encoder = TableEncoding.fit(pa.Table.from_pandas(frame), "y")
+    ages = pd.cut(frame.a, [-1, 10, 20, 50])
+    odd = frame.assign(ages=ages, parts=[np.array([1, 2]), "a", pd.NA, None] * 10)
+    (batch,) = open_table(odd).batches()
+    np.testing.assert_array_equal(encoder.transform(batch)[0], encoder.transform(pa.table(frame))[0])

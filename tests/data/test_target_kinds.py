@@ -110,3 +110,23 @@ def test_a_number_that_is_none_is_no_class():
     assert codes.to_pylist()[:3] == [0.0, 1.0, None]
     with pytest.raises(TableError, match="'inf' in row 1"):
         coded(open_table(pd.DataFrame({"y": [np.inf, 0.0]})), "y", ("0", "1"))
+
+
+@pytest.mark.parametrize("as_type", [str, "category"])
+def test_words_for_nothing_are_classes_among_words(as_type):
+    table = pd.DataFrame({"a": np.arange(60.0), "y": pd.Series(["none", "mild", "NA"] * 20, dtype=as_type)})
+    source = open_table(table)
+    kind = target_kind(source, "y")
+    assert kind.classes == ("mild", "none")
+    (batch,) = coded(source, "y", kind.classes).batches()
+    assert batch.column("y").to_pylist() == [1.0, 0.0, None] * 20
+
+
+def test_classes_of_booleans_have_one_name():
+    y = pd.Series([True, False, True] * 20)
+    plain, category = (open_table(pd.DataFrame({"y": one})) for one in (y, y.astype("category")))
+    classes = target_kind(plain, "y").classes
+    assert classes == target_kind(category, "y").classes == ("False", "True")
+    for source in (plain, category):
+        (batch,) = coded(source, "y", classes).batches()
+        assert batch.column("y").to_pylist() == [1.0, 0.0, 1.0] * 20

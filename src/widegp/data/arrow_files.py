@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import dataset
 
@@ -129,7 +131,16 @@ def as_typed(batch: pa.RecordBatch, schema: pa.Schema, columns: list[str]) -> pa
             # Indices into views, which polars hands out for its categories, are not followed.
             words = array.dictionary.cast(pa.large_string())
             array = pa.DictionaryArray.from_arrays(array.indices.cast(pa.int64()), words)
-        if pa.types.is_dictionary(array.type) and array.type.value_type != kind:
-            array = array.dictionary_decode()
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary.take(array.indices)
+        if pa.types.is_large_string(kind):
+            array = as_text(array)
         arrays.append(array if array.type == kind else array.cast(kind, safe=False))
     return pa.RecordBatch.from_arrays(arrays, columns)
+
+
+def as_text(array: Any) -> Any:
+    """Cells of an array as text; booleans as Python writes them."""
+    if pa.types.is_boolean(array.type):
+        return pc.if_else(array, pa.scalar("True", pa.large_string()), pa.scalar("False", pa.large_string()))
+    return array.cast(pa.large_string())

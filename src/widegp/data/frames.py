@@ -61,11 +61,22 @@ def _of_series(column: Any) -> pa.Array:
 
 def of_objects(values: list[Any]) -> pa.Array:
     """Values that Python holds, None or NaN where there is none; text if they are of several kinds."""
-    values = [None if value is None or value != value else value for value in values]
+    values = [None if _is_gap(value) else value for value in values]
     try:
         return pa.array(values)
     except MIXED:
         return pa.array([None if value is None else str(value) for value in values])
+
+
+def _is_gap(value: Any) -> bool:
+    """None, or what does not equal itself: NaN, NaT and NA."""
+    if value is None:
+        return True
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):
+        # NA equals nothing and differs from nothing; of an array no one thing can be said.
+        return type(value).__name__ == "NAType"
 
 
 def _scan(

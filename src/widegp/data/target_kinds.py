@@ -127,15 +127,15 @@ def holds_classes(field: pa.Field) -> bool:
 
 
 def _read(source: TableSource, target: str) -> pa.ChunkedArray:
-    """The column of a target; null where its text is one of those that mean a gap, or its number NaN."""
+    """The column of a target; null where its text is one of `MISSING`, or its number NaN."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from widegp.data.text import clean, without_gaps
+    from widegp.data.text import clean
 
     column = source.read([target]).column(target)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return without_gaps(clean(column))
+        return clean(column)
     if pa.types.is_floating(column.type):
         return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
     return column

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from widegp.data.arrow_files import as_text
 from widegp.data.errors import TableError, in_column, quoted
 from widegp.data.text import KINDS, clean, parse
 
@@ -101,8 +102,8 @@ def read_values(column: pa.Array | pa.ChunkedArray, known: Column, first_row: in
     with in_column(name):
         column, found = decoded(column)
         is_text = found == "categorical"
-        if pa.types.is_integer(column.type) and any(map(WHOLE, getattr(known, "levels", ()))):
-            column, found = column.cast(pa.large_string()), kind
+        if kind == "categorical" and not is_text:
+            column, found = _as_levels(column, known, found)
         if is_text:
             column, found = _parsed(clean(column), known, first_row), kind
         if found not in READ_AS[kind]:
@@ -125,6 +126,22 @@ def read_values(column: pa.Array | pa.ChunkedArray, known: Column, first_row: in
         if kind == "boolean":
             _check_boolean(name, data, first_row)
         return Values(kind, data, np.isnan(data))
+
+
+def _as_levels(column: pa.ChunkedArray, known: Column, found: str) -> tuple[pa.ChunkedArray, str]:
+    """Whole numbers and booleans as text, where such levels were fitted; a frame has whole numbers beside
+    gaps as numbers of any kind.
+    """
+    is_, levels = pa.types, getattr(known, "levels", ())
+    if is_.is_boolean(column.type) and not {"True", "False"}.isdisjoint(levels):
+        return as_text(column), "categorical"
+    if not any(map(WHOLE, levels)):
+        return column, found
+    if is_.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+        whole = pc.all(pc.equal(pc.floor(column), column)).as_py()
+        column = column.cast(pa.int64(), safe=False) if whole in (True, None) else column
+    return (as_text(column), "categorical") if is_.is_integer(column.type) else (column, found)
 
 
 def _parsed(cells: pa.ChunkedArray, known: Column, first_row: int) -> pa.ChunkedArray:

@@ -77,8 +77,11 @@ def _observation(x: Node, model: FittedGP) -> Moments:
         noise = noise * exp(varying.strength * minimum(maximum(h, -LIMIT), LIMIT))
     sd = sqrt(maximum(f.variance, 0.0) + noise)
     law = model.tails or NORMAL
-    parts = [_through(model.warp, f.mean, sd * float(c)) for c in law.factors]
-    y = _mixed(parts, law.weights)
+    if model.warp.name == "none":
+        y = _through(model.warp, f.mean, sd)
+        y = Moments(y.mean, y.variance * law.sd**2)
+    else:
+        y = _mixed([_through(model.warp, f.mean, sd * float(c)) for c in law.factors], law.weights)
     return Moments(model.target.mean + model.target.sd * y.mean, model.target.sd**2 * y.variance)
 
 
@@ -102,22 +105,34 @@ def _function(x: Node, width: int, posterior: Any) -> Moments:
 
 def _through(warp: FittedWarp, mean: Node, sd: Node) -> Moments:
     """E y~ and Var y~, y~ = inverse(mean + sd t), t ~ N(0, 1), as `FittedWarp.moments`."""
-    room = maximum(LOST - sd, 0.0) * (REACH * (warp.most - warp.least) / (LOST - UNSURE))
-    room = where(sd > UNSURE, room, FAR)
-
-    def within(y: Node, room: Node) -> Node:
-        """As `FittedWarp.ends_of_moments`."""
-        return minimum(maximum(y, warp.least - room), warp.most + room) if warp.most < np.inf else y
-
+    room = _room(warp, sd)
     if warp.name == "none":
-        return Moments(within(mean, room), sd * sd)
+        return Moments(_within(warp, mean, room), sd * sd)
     nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
     weights = weights / weights.sum()
-    median = within(unwarped(warp, mean), room)
-    y = within(unwarped(warp, mean.with_axis(1) + sd.with_axis(1) * nodes), room.with_axis(1))
-    gap = y - median.with_axis(1)
+    median = unwarped(warp, mean)
+    y = unwarped(warp, mean.with_axis(1) + sd.with_axis(1) * nodes)
+    gap = _within(warp, y, room.with_axis(1), median.with_axis(1)) - median.with_axis(1)
     first, second = gap @ weights, (gap * gap) @ weights
-    return Moments(median + first, maximum(second - first * first, 0.0))
+    return Moments(_within(warp, median + first, room), maximum(second - first * first, 0.0))
+
+
+def _room(warp: FittedWarp, sd: Node) -> Node:
+    """How far beyond the training targets y counts, as `FittedWarp.ends_of_moments`."""
+    if warp.most == np.inf:
+        return sd
+    room = maximum(LOST - sd, 0.0) * (REACH * (warp.most - warp.least) / (LOST - UNSURE))
+    return where(sd > UNSURE, room, FAR)
+
+
+def _within(warp: FittedWarp, y: Node, room: Node, median: Node | None = None) -> Node:
+    """y up to there, or to its median if that lies beyond."""
+    if warp.most == np.inf:
+        return y
+    low, high = warp.least - room, warp.most + room
+    if median is not None:
+        low, high = minimum(low, median), maximum(high, median)
+    return minimum(maximum(y, low), high)
 
 
 def _mixed(parts: Sequence[Moments], weights: np.ndarray) -> Moments:
