@@ -305,7 +305,9 @@ def test_poles_stop_within_reach_of_the_training_target():
     assert fitted("box-cox", (0.5,)).inverse(-1e6) == pytest.approx(-OFFSET / SCALE)
 
 
-@pytest.mark.parametrize("name, psi", [("yeo-johnson", (-1.5,)), ("yeo-johnson", (3.5,)), ("box-cox", (-0.5,))])
+@pytest.mark.parametrize(
+    "name, psi", [("yeo-johnson", (-1.5,)), ("yeo-johnson", (3.5,)), ("box-cox", (-0.5,))]
+)
 def test_no_probability_lies_beyond_a_pole(name, psi):
     warp = fitted(name, psi)
     low, high = warp.ends
