@@ -25,7 +25,7 @@ def make_split(n=400, q=200, noise=lambda X: 0.5, seed=0) -> Split:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n + q, 3)) * [1.0, 100.0, 0.01] + [0.0, 500.0, 3.0]
     y = X[:, 0] + 0.02 * X[:, 1] + noise(X) * rng.normal(size=n + q)
-    return Split(None, X, y, n)
+    return Split(None, X, y, n, np.arange(len(X)) + 1)
 
 
 def test_linear_regression_is_the_textbooks():
@@ -43,8 +43,8 @@ def test_linear_regression_is_the_textbooks():
 def test_linear_regression_takes_redundant_columns():
     split = make_split(30)
     flags = np.eye(2)[np.arange(230) % 2]
-    wide = Split(None, np.hstack([split.rows, flags]), split.targets, 30)
-    narrow = Split(None, wide.rows[:, :4], split.targets, 30)
+    wide = Split(None, np.hstack([split.rows, flags]), split.targets, 30, split.numbers)
+    narrow = Split(None, wide.rows[:, :4], split.targets, 30, split.numbers)
     for name in ("mean", "sd"):
         redundant, plain = (getattr(linear_regression(part, 0.9, 0), name) for part in (wide, narrow))
         np.testing.assert_allclose(redundant, plain, rtol=1e-6)
@@ -108,6 +108,6 @@ def test_all_models_are_scored_once_and_honestly():
 def test_a_perfect_fit_has_finite_scores():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
-    split = Split(None, X, X[:, 0], 40)
+    split = Split(None, X, X[:, 0], 40, np.arange(len(X)) + 1)
     score = linear_regression(split, 0.95, 0).score("linear", split.y_test, 0.95, 0.0)
     assert np.isfinite([score.nll, score.crps, score.rmse]).all()

@@ -28,7 +28,7 @@ def make_split(kind, n=500, q=100, seed=0):
         y = np.argmax(f + rng.gumbel(size=f.shape), axis=1).astype(float)
     else:
         y = rng.poisson(rng.gamma(2, 0.5, n + q) * np.exp(1 + 0.5 * X[:, 0])).astype(float)
-    return Split(None, X, y, n)
+    return Split(None, X, y, n, np.arange(len(X)) + 1)
 
 
 def test_probabilities_of_classes_are_scikit_learns_and_scores_too():
@@ -46,7 +46,8 @@ def test_probabilities_of_classes_are_scikit_learns_and_scores_too():
 
 def test_a_class_without_training_rows_has_a_small_probability_and_no_auc():
     split = make_split("classes", n=60)
-    few = Split(None, split.rows, np.where(np.arange(160) < 60, split.targets % 2, split.targets), 60)
+    targets = np.where(np.arange(160) < 60, split.targets % 2, split.targets)
+    few = Split(None, split.rows, targets, 60, split.numbers)
     for predict in CLASS_BASELINES.values():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

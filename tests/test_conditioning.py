@@ -188,6 +188,8 @@ def test_a_full_file_keeps_what_came_first(monkeypatch):
 
 def test_a_full_disk_stops_no_prediction(monkeypatch):
     class Full:
+        write = readinto = None
+
         def seek(self, place):
             raise OSError(28, "No space left on device")
 

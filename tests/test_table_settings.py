@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import widegp
 from widegp.table_model import TableModel
@@ -26,7 +27,8 @@ def test_calibrated_intervals_come_from_a_model_that_knows_no_calibrating_row():
         made = TableModel.fit(frame, "y", conformal=True, yardstick=False, **settings)
         kept = TableModel.fit(frame, "y", conformal=True, yardstick=False, keep_held_out=True, **settings)
     np.testing.assert_array_equal(made.predict_interval(frame), kept.predict_interval(frame))
-    assert made.provenance["rows_conditioned_on"] == made.provenance["rows"]
+    assert made.provenance["rows"] == 108 and made.provenance["rows_conditioned_on"] == 72
+    assert "36 rows to fit were kept apart to calibrate what is predicted." in made.provenance["remarks"]
 
 
 def test_settings_that_json_does_not_know_are_saved_as_words(tmp_path):
@@ -56,3 +58,34 @@ def test_every_output_tells_of_the_levels_of_a_column():
         warnings.simplefilter("ignore")
         made = TableModel.fit(frame, ["first", "second"], yardstick=False, **PLAIN)
     assert all(one.scores()["r2"] > 0.8 for one in made.held_out)
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"likelihood": "gamma"}, "is 0 in row 41"),
+        ({"likelihood": "poisson"}, "is 2.5 in row 51"),
+        ({"target_transform": "log"}, "positive target, and row 41 has 0;"),
+    ],
+)
+def test_a_target_that_cannot_be_fitted_is_named_by_its_row_of_the_table(settings, words):
+    y = np.full(60, 3.0) + np.arange(60) % 4
+    y[40], y[50], y[10] = 0.0, 2.5, np.nan
+    frame = pd.DataFrame({"x": np.arange(60.0), "y": y})
+    with pytest.raises(ValueError, match=words):
+        TableModel.fit(frame, "y", seed=2, **settings)
+
+
+def test_an_update_says_which_rows_it_passes_over_and_which_file_it_has_seen(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=60), "y": rng.normal(size=60)})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = TableModel.fit(tmp_path / "t.csv", "y", max_iter=1, yardstick=False, **PLAIN)
+    with pytest.warns(UserWarning, match="this very file before"):
+        model.update(tmp_path / "t.csv")
+    frame.loc[3, "y"] = np.nan
+    with pytest.warns(UserWarning, match="1 row without the target 'y' left out"):
+        grown = model.update(frame)
+    assert grown.provenance["rows_conditioned_on"] == 60 + 59

@@ -162,7 +162,7 @@ class TestFitted:
             lower, upper = own.interval(level)
             assert np.mean((lower <= y) & (y <= upper)) == pytest.approx(level, abs=3 * sd)
         assert np.mean(own.log_density(y)) > np.mean(own.gaussian.log_density(y)) + 0.2
-        assert "scatter about their predictions" in " ".join(model.result_.notes)
+        assert "unlike a Gaussian" in " ".join(model.result_.notes)
 
     def test_joint_draws_have_the_marginals_of_predict(self, fitted):
         model, X, _ = fitted

@@ -360,7 +360,7 @@ def test_candidates():
         (lambda: FittedWarp.fit(Y, "box-cox"), "positive target.*yeo-johnson"),
         (
             lambda: profile_start([1.0, 0.0, 2.0], "sqrt"),
-            "sqrt warp .* 1 of 3 values are not, the first in row 1",
+            "sqrt warp needs a positive target, and row 1 has 0;",
         ),
         (lambda: make_warp("log").initial(np.array([np.nan])), "positive target"),
         (lambda: FittedWarp.fit(Y, "yeo-johnson", (1.0, 2.0)), "yeo-johnson has 1 parameters"),

@@ -6,7 +6,8 @@ import pickle
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -87,6 +88,7 @@ class FileCache(_Kept):
         except OSError:
             free = 0  # No folder to write to: cells are made again.
         super().__init__(min(limit, int(FREE_SHARE * free)))
+        self._writing = Lock()
 
     def get(self, cell: int | None) -> Any:
         entry: _Entry | None = None if cell is None else self._made.get(cell)
@@ -94,11 +96,7 @@ class FileCache(_Kept):
             return None
         numbers = bytearray(sum(entry.sizes))
         view, parts, end = memoryview(numbers), [], 0
-        try:
-            with self._lock:
-                self._file.seek(entry.start)
-                _in_full(self._file.readinto, view)
-        except OSError:
+        if not self._moved(self._file.readinto, entry.start, [view]):
             return None
         for size in entry.sizes:
             parts.append(view[end : end + size])
@@ -111,24 +109,26 @@ class FileCache(_Kept):
         layout = pickle.dumps(made, protocol=5, buffer_callback=parts.append)
         views = [part.raw() for part in parts]
         sizes = tuple(view.nbytes for view in views)
-        with self._lock:
+        with self._writing:
             if cell is None or cell in self._made or self.bytes + sum(sizes) > self.limit:
                 return
-            try:
-                self._file.seek(self.bytes)
-                for view in views:
-                    _in_full(self._file.write, view)
-            except OSError:
+            if not self._moved(self._file.write, self.bytes, views):
                 self.limit = self.bytes  # The disk is full: what lies there stays.
                 return
             self._made[cell] = _Entry(self.bytes, sizes, layout)
             self.bytes += sum(sizes)
 
-
-def _in_full(move: Callable[[memoryview], int | None], view: memoryview) -> None:
-    """Read or write all of ``view``: one call may move less."""
-    while view.nbytes:
-        moved = move(view)
-        if not moved:
-            raise OSError("The temporary file ends early, or takes no more.")
-        view = view[moved:]
+    def _moved(
+        self, move: Callable[[memoryview], int | None], start: int, views: Sequence[memoryview]
+    ) -> bool:
+        """Whether all of ``views`` were read or written from ``start`` on; one ``move`` may do less."""
+        with self._lock, suppress(OSError):
+            self._file.seek(start)
+            for view in views:
+                rest = view
+                while rest.nbytes and (count := move(rest)):
+                    rest = rest[count:]
+                if rest.nbytes:
+                    return False
+            return True
+        return False

@@ -20,8 +20,8 @@ COUNTED = {
     "outside many": ("value", "of {0} and {1} more columns outside the training range"),
     "newly missing": ("value", "of {column} missing, as none was when fitting, and {0}"),
     "zone": ("value", "of {column} {0} a time zone, unlike when fitting, taken in UTC"),
-    "unknown column": ("row", "with the column {column}, unknown when fitting and ignored"),
-    "no target": ("row", "without the target {column} left out"),
+    "unknown column": ("row", "with the column {column}, which the model does not know and ignores"),
+    "no target": ("row", "without the target {0} left out"),
 }
 # About a column as a whole. Those of LEFT_OUT are reasons why it gives no inputs.
 LEFT_OUT = {

@@ -11,6 +11,7 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from widegp.approximations.registry import approximation
+from widegp.conformal import hold_out
 from widegp.data.errors import quoted
 from widegp.data.tables import TableSource
 from widegp.machine import peak_memory, versions
@@ -30,7 +31,7 @@ def of_split(split: Split, settings: TableSettings) -> dict[str, Any]:
         "target": settings.target, "drop": list(settings.drop), "seed": settings.seed,
         "test_fraction": settings.test_fraction, "missing": settings.missing,
         "rows": len(split.y), "rows_held_out": len(split.y_test),
-        "remarks": remarks(split), "details": details(split),
+        "details": details(split),
     }  # fmt: skip
 
 
@@ -49,11 +50,18 @@ def of_machine() -> dict[str, Any]:
     return {"peak_memory": peak_memory(), "versions": {"python": platform.python_version(), **versions()}}
 
 
-def remarks(split: Split) -> list[str]:
-    """What was done without being asked: rows left out, and a target read in a notation of its own."""
+def rows_known(model: Any, n_rows: int) -> int:
+    """How many of the rows given to a model it predicts from: those that calibrate it are kept apart."""
+    return len(hold_out(n_rows, 0)[0]) if model.conformal else n_rows
+
+
+def remarks(split: Split, model: Any) -> list[str]:
+    """What becomes of rows: those left out, a target read in a notation of its own, those that calibrate."""
+    apart = len(split.y) - rows_known(model, len(split.y))
+    calibrated = [f"{apart:,} rows to fit were kept apart to calibrate what is predicted."] * bool(apart)
     gone = [f"{n.words(c)}." for n, c in split.warnings.items() if n.kind == "no target" and c]
     read = [f"Target {quoted(n.column)}: {n.words()}." for n in split.warnings if n.kind == "notation"]
-    return gone + read
+    return gone + read + calibrated
 
 
 def details(split: Split) -> list[str]:

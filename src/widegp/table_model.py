@@ -28,7 +28,16 @@ from widegp.importance import LEAST_ROWS, ColumnStudy, Sample
 from widegp.notices import Notice, in_words
 from widegp.persist import ModelFileError, TablePart, load_with_table, save_model
 from widegp.progress import Listener
-from widegp.provenance import news, of_choice, of_machine, of_split, of_table, warned
+from widegp.provenance import (
+    news,
+    of_choice,
+    of_machine,
+    of_split,
+    of_table,
+    remarks,
+    rows_known,
+    warned,
+)
 from widegp.report.formatting import plain
 from widegp.sources import source_columns
 from widegp.table_split import Split, TableSettings, split_table
@@ -129,6 +138,7 @@ class TableModel:
         predicted = target_of(table, (first, *further), settings)
         stage("encoding the columns")
         split = split_table(predicted.read(table), chosen)
+        predicted.check(split, settings)
         columns = len(split.encoder.input_names)
         neighbors = settings.get("predict_neighbors", 400)
         stage.expect(split.X.shape, AfterFit(len(split.y_test), columns, neighbors), settings)
@@ -145,9 +155,10 @@ class TableModel:
             "date": date.isoformat(timespec="seconds"),
             "table": of_table(table, len(split.targets)),
             "settings": {k: v for k, v in settings.items() if k != "checkpoint"},
-            "rows_conditioned_on": len(split.y if given is regressor else split.targets),
+            "rows_conditioned_on": rows_known(given, len(split.y if given is regressor else split.targets)),
             "seconds": round(stage.spent, 3),
             "warnings": [predicted.words] * bool(predicted.words) + warned(split) + news(caught),
+            "remarks": remarks(split, regressor),
             **of_split(split, chosen), **beside, **predicted.told(), **found.noted, **of_choice(given),
             **({"notations": list(split.notations)} if any(split.notations) else {}),
             **of_machine(),
@@ -268,6 +279,7 @@ class TableModel:
         source, date = open_table(table), datetime.now(UTC)
         y = self.observed(source)
         here = ~np.isnan(y if y.ndim == 1 else y.sum(axis=1))
+        self._warn_of_update(source.sha256(), int(np.sum(~here)))
         if not here.any():
             raise TableError(f"No row has a target {quoted(self.target)}; there is nothing to add.")
         regressor = clone(self.regressor)
@@ -282,6 +294,16 @@ class TableModel:
              "rows": int(here.sum())},
         ]  # fmt: skip
         return replace(self, regressor=regressor, provenance=told)
+
+    def _warn_of_update(self, sha256: str | None, without: int) -> None:
+        known = [self.provenance.get("table", {}), *self.provenance.get("updates", [])]
+        if sha256 is not None and sha256 in [one.get("sha256") for one in known]:
+            told = "The model has had the rows of this very file before; it counts them twice now."
+            warnings.warn(told, UserWarning, stacklevel=3)
+        if without:
+            named = " or ".join(map(quoted, self.predicted.names))
+            told = Notice("no target", detail=(named,)).words(without)
+            warnings.warn(f"{told}.", UserWarning, stacklevel=3)
 
     def inputs_held(self) -> np.ndarray:
         """Rows that the model holds, in the units of its inputs: held out, else anchors or training rows."""

@@ -64,6 +64,7 @@ class Split:
     """Encoded rows (n, I) and targets (n,), or (n, T) for several outputs, the ``n_train`` training rows
     first, then the held-out ones.
 
+    numbers : (n,) of the rows in the table, from 1 on.
     n_scored : held-out rows that are scored, the first of them; None for all.
     notations : how further outputs are written where they are text.
     """
@@ -72,6 +73,7 @@ class Split:
     rows: np.ndarray
     targets: np.ndarray
     n_train: int
+    numbers: np.ndarray
     n_scored: int | None = None
     warnings: Counter[Notice] = field(default_factory=Counter)
     notations: tuple[str, ...] = ()
@@ -103,7 +105,8 @@ class Split:
             return self
         order = np.arange(len(self.targets))
         order[self.n_train :] = self.n_train + np.random.default_rng(seed).permutation(held_out)
-        return replace(self, rows=take(self.rows, order), targets=self.targets[order], n_scored=most)
+        rows, targets, numbers = take(self.rows, order), self.targets[order], self.numbers[order]
+        return replace(self, rows=rows, targets=targets, numbers=numbers, n_scored=most)
 
 
 def split_table(table: Any, settings: TableSettings) -> Split:
@@ -135,9 +138,10 @@ def split_table(table: Any, settings: TableSettings) -> Split:
     assert training is not None and found.y is not None
     rows, noticed = _encoded(source, encoding, means, training, order)
     without = len(found.y) - len(order)
-    noticed += Counter({Notice("no target", settings.target): without})
+    named = " or ".join(map(quoted, (settings.target, *settings.further)))
+    noticed += Counter({Notice("no target", detail=(named,)): without})
     noticed += Counter(notice for notice in found.target_notes if notice.kind == "notation")
-    return Split(encoding, rows, targets[order], n_train, warnings=noticed, notations=notations)
+    return Split(encoding, rows, targets[order], n_train, order + 1, warnings=noticed, notations=notations)
 
 
 def _learned(source: TableSource, target: str, targets: np.ndarray) -> np.ndarray:

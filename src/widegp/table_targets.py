@@ -23,9 +23,11 @@ from widegp.data.target_kinds import LINKS, coded, target_kind
 from widegp.estimator import WideGPRegressor
 from widegp.fitting import conditioned
 from widegp.held_out import HeldOut, HeldOutClasses, rootogram
+from widegp.likelihoods import make_likelihood
 from widegp.metrics import energy_score, rmse
 from widegp.progress import Listener
 from widegp.table_split import Split
+from widegp.warps import NAMES, make_warp
 from widegp.yardstick import measure, measure_classes
 
 # Rows and draws, at most, of an energy score.
@@ -47,6 +49,10 @@ class TableTarget(ABC):
     def read(self, source: TableSource) -> TableSource:
         """The table with its targets as numbers."""
         return source
+
+    def check(self, split: Split, settings: Mapping[str, Any]) -> None:
+        """Raises where a target is none that the settings can fit, with its row of the table."""
+        return
 
     @abstractmethod
     def fitted(self, split: Split, settings: Mapping[str, Any], progress: Listener | None) -> Any:
@@ -95,6 +101,16 @@ class TableTarget(ABC):
 
 class OneNumber(TableTarget):
     """A real number, or a count, and its predictive distribution."""
+
+    def check(self, split: Split, settings: Mapping[str, Any]) -> None:
+        # In the order of the table, 1 where there is no row: every likelihood and warp takes that.
+        y = np.ones(split.numbers.max() + 1)
+        y[split.numbers] = split.targets
+        likelihood, warp = settings.get("likelihood", "gaussian"), settings.get("target_transform")
+        if likelihood != "gaussian":
+            make_likelihood(likelihood).check(y)
+        elif warp in NAMES:
+            make_warp(warp).initial(y)
 
     def fitted(self, split: Split, settings: Mapping[str, Any], progress: Listener | None) -> WideGPRegressor:
         return WideGPRegressor(**settings).fit(split.X, split.y, progress=progress)

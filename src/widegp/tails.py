@@ -47,8 +47,10 @@ class Tails:
     def words(self) -> str:
         """One line for the notes of a fit."""
         pairs = zip(self.weights, self.factors, strict=True)
-        parts = ", ".join(f"{weight:.0%} of width {factor:.3g}" for weight, factor in pairs)
-        return f"Left-out rows scatter about their predictions unlike a Gaussian: {parts}."
+        if len(self.factors) == 1:
+            return f"Errors of left-out rows made the sd of predictions {self.sd:.3g} times what it was."
+        parts = ", ".join(f"{weight:.0%} with {factor:.3g} times the sd" for weight, factor in pairs)
+        return f"Errors of left-out rows are distributed unlike a Gaussian: {parts}."
 
     @property
     def sd(self) -> float:

@@ -87,6 +87,8 @@ def training_table(
             estimator.feature_names_in_ = np.array(table.names, dtype=object)
         return TrainingTable(table.X, table.y, table.scaler, None)
     _check_columns(X)
+    if np.asarray(y).dtype.kind in "US":
+        raise ValueError("The target holds text; use WideGPClassifier, or pass numbers.")
     X, y = validate_data(estimator, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=1)
     X, y, held = np.ascontiguousarray(X), np.asarray(y, float), None
     noise = None if noise is None else _noise(noise, len(y))

@@ -136,9 +136,11 @@ class BoxCox(Warp):
     def initial(self, y: np.ndarray) -> np.ndarray:
         bad = np.flatnonzero(~(self.offset + self.scale * y > 0))
         if bad.size:
+            more = f" ({bad.size} such rows)" if bad.size > 1 else ""
             raise ValueError(
-                f"The {self.name} warp needs a positive target, but {bad.size} of {y.size} values are not,"
-                f" the first in row {bad[0]}; use 'yeo-johnson', or add a constant to the target."
+                f"The {self.name} warp needs a positive target, and row {bad[0]} has"
+                f" {self.offset + self.scale * y[bad[0]]:.6g}{more}; use 'yeo-johnson', or add a constant to"
+                " the target."
             )
         return np.array(self.start, float)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pandas as pd
 import pytest
 from cli.commands import run, run_json
 
@@ -83,3 +85,13 @@ class TestPredictions:
 def test_what_is_amiss_is_said(arguments, word, table):
     result = run("cost", *(table if a == "table" else a for a in arguments))
     assert result.exit_code == 2 and word in result.stderr and "Traceback" not in result.stderr
+
+
+def test_classes_and_several_outputs_have_a_cost(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 3)), columns=["x", "y", "z"]).assign(c=["yes", "no"] * 30)
+    frame.to_csv(path := tmp_path / "t.csv", index=False)
+    both = run_json("cost", path, "--target", "y", "--target", "z", "--drop", "c")
+    assert (both["outputs"], both["inputs"], both["rows"]) == (2, 1, 54)
+    classes = run_json("cost", path, "--target", "c")
+    assert (classes["outputs"], classes["inputs"]) == (1, 3)

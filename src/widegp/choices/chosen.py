@@ -113,8 +113,9 @@ class Chosen:
     def words(self) -> str:
         """One line: what was chosen, and by how much it was better."""
         kept = [str(verdict) for verdict in self.verdicts if verdict.kept]
-        made = "; ".join(kept) if kept else "the plain model, which nothing tried was better than"
-        return f"Chosen on held-out training rows: {made}."
+        if not kept:
+            return "The plain model was kept: nothing that was tried predicted held-out training rows better."
+        return f"Chosen on held-out training rows: {'; '.join(kept)}."
 
 
 def choose_on(

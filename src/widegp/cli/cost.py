@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -24,8 +25,11 @@ MANY_ROWS = 2**22
 PerhapsTable = Annotated[
     Path | None, typer.Argument(metavar="[TABLE]", help="The table, as for 'widegp fit'.")
 ]
-PerhapsTarget = Annotated[
-    str | None, typer.Option("--target", "-t", help="Column to predict; needed with TABLE.")
+PerhapsTargets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target", "-t", metavar="TEXT", help="Column to predict, needed with TABLE; may be repeated."
+    ),
 ]
 
 
@@ -44,7 +48,7 @@ class Asked(NamedTuple):
 
 def cost(
     table: PerhapsTable = None,
-    target: PerhapsTarget = None,
+    targets: PerhapsTargets = None,
     drop: options.Drop = None,
     rows: Annotated[int | None, typer.Option(min=3, help="Rows to fit, instead of TABLE.")] = None,
     inputs: Annotated[int | None, typer.Option(min=1, help="Inputs, instead of TABLE.")] = None,
@@ -70,7 +74,8 @@ def cost(
     Single evaluations on made-up numbers are timed for some seconds; counts of work do the rest. The dials
     are those that 'widegp fit' would choose; its trials on held-out rows are counted unless --plain, --ard
     or --budget leave them out, and so are its scores: predictions of the held-out rows, shuffled columns,
-    gradient boosting. Times hold to within a factor of 2 on an idle machine.
+    gradient boosting. Times hold to within a factor of 2 on an idle machine. Classes and counts are taken
+    for numbers, several outputs for as many fits.
 
     \b
     Examples:
@@ -79,19 +84,21 @@ def cost(
       widegp cost houses.parquet --target price --budget 5m --json
     """
     fitted, scored = _shape(
-        table, rows, inputs, drop, target=target, test_fraction=test_fraction, missing=missing,
+        table, rows, inputs, drop, targets, test_fraction=test_fraction, missing=missing,
         missing_target=missing_target, decimal=decimal, thousands=thousands, dates=dates, encoding=encoding,
     )  # fmt: skip
     asked = Asked(approximation, rank, neighbors, predict_neighbors, ard, plain, budget, backend)
-    told = _told(asked, fitted, scored)
+    told = _told(asked, fitted, scored, max(1, len(targets or ())))
     if as_json:
         print_json(told)
     else:
         _show(told)
 
 
-def _told(asked: Asked, fitted: tuple[int, int], scored: tuple[int, int]) -> dict[str, Any]:
-    """All that the command tells of so many rows to fit and inputs, rows to score and columns."""
+def _told(asked: Asked, fitted: tuple[int, int], scored: tuple[int, int], outputs: int = 1) -> dict[str, Any]:
+    """All that the command tells of so many rows to fit and inputs, rows to score and columns; several
+    outputs are counted one by one, classes and counts as numbers.
+    """
     from widegp.approximations.layout import Dials
     from widegp.choices.plan import chosen_plan
     from widegp.command_time import AfterFit
@@ -109,17 +116,20 @@ def _told(asked: Asked, fitted: tuple[int, int], scored: tuple[int, int]) -> dic
     dials = choose_dials(wanted, n, n_inputs, ard, budget, lambda: rates)
     size = Size.of(dials, fitted, ard)
     plan = (fit_plan if asked.plain or ard or budget is not None else chosen_plan)(size, rates)
+    plan = tuple(replace(s, before=outputs * s.before, each=outputs * s.each) for s in plan)
     told = _predicted(size, plan, asked.predict_neighbors, rates, _block_rows(dials, size, backend))
     told["chosen"] = asked.approximation == "auto"
     after = AfterFit(*scored, asked.predict_neighbors).plan(size, rates)
-    told["scoring"] = [{"stage": s.name, "seconds": s.seconds} for s in after]
-    told["command_seconds"] = told["fit_seconds"] + sum(s.seconds for s in after)
+    told["outputs"] = outputs
+    told["scoring"] = [{"stage": s.name, "seconds": outputs * s.seconds} for s in after]
+    told["command_seconds"] = told["fit_seconds"] + sum(stage["seconds"] for stage in told["scoring"])
     return told
 
 
 def _shape(
-    table: Path | None, rows: int | None, inputs: int | None, drop: list[str] | None, **given: Any
-) -> tuple[tuple[int, int], tuple[int, int]]:
+    table: Path | None, rows: int | None, inputs: int | None, drop: list[str] | None,
+    targets: list[str] | None, **given: Any,
+) -> tuple[tuple[int, int], tuple[int, int]]:  # fmt: skip
     """Rows to fit and inputs after encoding; rows to score and columns of the table."""
     if table is None:
         if rows is None or inputs is None:
@@ -128,13 +138,17 @@ def _shape(
         return (rows, inputs), (int(rows * share / (1 - share)), inputs)
     if rows is not None or inputs is not None:
         raise typer.BadParameter("pass either a TABLE or --rows and --inputs, not both.")
-    if given["target"] is None:
+    if not targets:
         raise typer.BadParameter(
             "a TABLE needs it: the other columns are the inputs.", param_hint="'--target'"
         )
+    from widegp.data.tables import open_table
     from widegp.table_split import split_table
+    from widegp.table_targets import target_of
 
-    split = split_table(table, options.table_settings(drop, **given))
+    settings = options.table_settings(drop, target=targets[0], further=tuple(targets[1:]), **given)
+    source = open_table(table, settings.reading)
+    split = split_table(target_of(source, targets, {}).read(source), settings)
     n, n_inputs = split.X.shape
     return (n, n_inputs), (len(split.y_test), len(split.encoder.input_names))
 
@@ -196,7 +210,8 @@ def _facts(told: dict[str, Any]) -> dict[str, str]:
     parts = [told["approximation"]]
     parts += [f"{told[key]:,} {word}" for key, word in DIALS.items() if told[key] is not None]
     facts = {
-        "table": f"{told['rows']:,} rows to fit, {told['inputs']:,} inputs",
+        "table": f"{told['rows']:,} rows to fit, {told['inputs']:,} inputs"
+        + (f", {told['outputs']} outputs" if told["outputs"] > 1 else ""),
         "model": ", ".join(parts) + (" (chosen by auto)" if told["chosen"] else ""),
         "in all": f"about {duration(whole)}: from {duration(whole / factor)} to {duration(whole * factor)}",
         "fit": f"about {duration(told['fit_seconds'])}",

@@ -208,8 +208,8 @@ def _show(model: TableModel, out: Path, as_json: bool, verbose: bool) -> None:
         typer.echo(text)
     _print_left_out(model)
     seen = f"parameters as scored, predictions from all {told['rows_conditioned_on']:,} rows"
-    if told["rows_conditioned_on"] == told["rows"]:
-        seen = f"the model as scored, fitted on the {told['rows']:,} training rows"
+    if told["rows_conditioned_on"] <= told["rows"]:
+        seen = f"the model as scored, fitted on {told['rows_conditioned_on']:,} training rows"
     took = seconds(told["seconds"])
     screen.print(f"Saved to {out} after {took}: {seen}.", markup=False)
 

@@ -191,7 +191,11 @@ Plain = Annotated[
     typer.Option("--plain", help="A simpler, faster model: no metric, warp, varying noise or trees."),
 ]
 Conformal = Annotated[
-    bool, typer.Option("--conformal", help="Calibrate the intervals on a tenth of the rows, kept apart.")
+    bool,
+    typer.Option(
+        "--conformal",
+        help="Calibrate the intervals on rows kept apart: a tenth, but at least 99 and at most a third.",
+    ),
 ]
 Budget = Annotated[
     float | None,

@@ -50,7 +50,8 @@ def summary_of(model: TableModel, explained: bool = False) -> dict[str, Any]:
     assert held_out is not None
     ranking = None if model.study is None else model.study.ranking
     explanation = _explanation(model, ranking) if explained else None
-    columns, told = model.encoder.summary(), model.provenance
+    told, outputs = model.provenance, model.predicted.names
+    columns = [column for column in model.encoder.summary() if column["name"] not in outputs]
     if model.outputs is None:
         regressor: Any = model.regressor
         explanation = explanation or own_explanation(regressor, model.encoder.feature_names, ranking)

@@ -196,9 +196,10 @@ class TableEncoding:
         lacking = [name for name in self.input_names if name not in names]
         if lacking:
             more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-            others = [name for name in batch.schema.names if name not in self.input_names]
-            near = similar(lacking[0], others, "not used so far:")
-            cure = f"rename or add it: {near}" if others else "add it."
+            known = {*self.input_names, self.target_name}
+            others = [name for name in batch.schema.names if name not in known]
+            near = similar(lacking[0], others, "columns that the model does not know are")
+            cure = f"add it, or rename one: {near}" if others else "add it."
             raise TableError(
                 f"The table lacks the column {quoted(lacking[0])}{more} of the fitted model; {cure}"
             )

@@ -137,7 +137,7 @@ def _as_levels(column: pa.ChunkedArray, known: Column, found: str) -> tuple[pa.C
         return as_text(column), "categorical"
     if not any(map(WHOLE, levels)):
         return column, found
-    if is_.is_floating(column.type):
+    if is_.is_floating(column.type) and all(map(WHOLE, levels)):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
         whole = pc.all(pc.equal(pc.floor(column), column)).as_py()
         column = column.cast(pa.int64(), safe=False) if whole in (True, None) else column

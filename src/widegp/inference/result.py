@@ -115,11 +115,14 @@ class Growth:
     def words(self) -> str:
         """One line."""
         low, high = self.range
-        due = "; a new fit is due" if self.refit_due else ""
+        due = "They are predicted as well as those of the fit: no new fit is due"
+        if self.rows < LEAST_ROWS:
+            due = f"Fewer than {LEAST_ROWS} rows cannot tell whether a new fit is due"
+        if self.refit_due:
+            due = "They are predicted worse than those of the fit: a new fit is due"
         return (
-            f"{self.rows:,} rows were added. Their log density, each predicted before it was added, is"
-            f" {self.score:.3f} on average; that of rows like those of the fit is {self.expected:.3f}, by"
-            f" chance {low:.3f} to {high:.3f}{due}."
+            f"{self.rows:,} rows were added. {due} (mean log density {self.score:.3f}, each row predicted"
+            f" before it was added; expected {self.expected:.3f}, by chance {low:.3f} to {high:.3f})."
         )
 
     @classmethod

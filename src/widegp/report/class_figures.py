@@ -45,8 +45,8 @@ def confusions(summary: Summary) -> list[dict[str, Any]]:
     words = {"likeliest": "The likeliest class is predicted."}
     if "best" in found:
         words["best"] = (
-            f"{short(names[1])} is predicted from a probability of {percent(found['threshold'])} on, where"
-            " the shares of both classes that are recognised add up to most."
+            f"{short(names[1])} is predicted from a probability of {percent(found['threshold'])} on, which"
+            " makes the sum of both recalls largest on these rows; on others it will be smaller."
         )
 
     def rows(key: str) -> list[list[str]]:

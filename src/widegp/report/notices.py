@@ -188,7 +188,8 @@ class NegativeEnds(ReportNotice):
         return f"{share} of the intervals begin below zero, though no held-out value is negative."
 
     def cure(self, tried: Tried) -> str:
-        return tried.better_shape()
+        positive = "try --transform log (in Python, target_transform='log')"
+        return tried.better_shape() or f"If the target is always positive, {positive}."
 
 
 @dataclass(frozen=True)

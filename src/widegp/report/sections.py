@@ -211,6 +211,9 @@ def _flat(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
             told = [f"{key} {item}" for key, item in value.items() if item is not None and item is not False]
             if told:
                 yield name, ", ".join(told)
+        elif name == "updates":
+            for one in value:
+                yield "update", f"{moment(one['date'])}, {one['rows']:,} rows of {one['path'] or 'a frame'}"
         elif name == "date" and value:
             yield name, moment(value)
         elif name == "peak_memory":

@@ -108,7 +108,7 @@ class Verdict:
         said = (
             f"The model explains {percent(self.scores['r2'])} of the variation in {self.target}"
             if useful
-            else f"The model predicts {self.target} no better than its mean"
+            else f"The model predicts {self.target} {self._beside_the_mean()}"
         )
         y = self.yardstick
         if y is None or not y.is_much_better:
@@ -116,6 +116,10 @@ class Verdict:
         if useful and y.r2 is not None and y.r2 - self.scores["r2"] >= EXPLAINED:
             return f"{said} ({NAME}: {percent(y.r2)})"
         return f"{said} ({NAME} errs {percent(1 - y.rmse / y.rmse_model)} less)"
+
+    def _beside_the_mean(self) -> str:
+        r2 = self.scores.get("r2")
+        return "no better than its mean" if r2 is None or r2 > -EXPLAINED else "worse than its mean"
 
     def _intervals(self) -> str:
         own, judgement = self.calibration.own, self.judgement
