@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 
 import widegp
+from widegp.data.errors import TableError
 from widegp.table_model import TableModel
+from widegp.table_split import TableSettings, split_table
 
 PLAIN = {
     "metric": "iso", "noise": "constant", "scale_inputs": "standard", "target_transform": None,
@@ -89,3 +91,43 @@ def test_an_update_says_which_rows_it_passes_over_and_which_file_it_has_seen(tmp
     with pytest.warns(UserWarning, match="1 row without the target 'y' left out"):
         grown = model.update(frame)
     assert grown.provenance["rows_conditioned_on"] == 60 + 59
+
+
+class TestGroups:
+    FRAME = pd.DataFrame({
+        "g": [f"p{k}" for k in np.repeat(np.arange(20), np.arange(20) % 4 + 3)] + [None] * 4,
+    }).assign(x=lambda t: np.arange(len(t)) % 7 * 1.0, y=lambda t: np.sin(np.arange(len(t))))  # fmt: skip
+
+    @pytest.mark.parametrize("seed", range(5))
+    @pytest.mark.parametrize("fraction", [0.1, 0.3])
+    def test_a_group_is_held_out_whole_or_not_at_all(self, seed, fraction):
+        split = split_table(self.FRAME, TableSettings("y", group="g", test_fraction=fraction, seed=seed))
+        kinds = self.FRAME.g.fillna("none").to_numpy()[split.numbers - 1]
+        fitted, held = set(kinds[: split.n_train]), set(kinds[split.n_train :])
+        assert held and not fitted & held and len(fitted | held) == 21
+        # As near as whole groups of at most six rows come to the share.
+        assert abs(len(split.y_test) - int(fraction * len(self.FRAME))) <= 3
+        assert split.encoder.feature_names == ("x",)
+        np.testing.assert_array_equal(split.targets, self.FRAME.y.to_numpy()[split.numbers - 1])
+
+    def test_which_groups_were_held_out_is_said(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = TableModel.fit(self.FRAME, "y", group="g", max_iter=1, yardstick=False, **PLAIN)
+        (told,) = [line for line in model.provenance["remarks"] if "held out whole" in line]
+        assert told.startswith("Column 'g': ") and " of its 21 values" in told
+        assert model.provenance["group"] == "g"
+        # A new row needs no group.
+        assert len(model.predict(self.FRAME[["x"]])) == len(self.FRAME)
+
+    @pytest.mark.parametrize(
+        "group, words",
+        [
+            ("G", "no column .G. to group by; did you"),
+            ("y", "'y' is the target"),
+            ("one", "one value"),
+        ],
+    )
+    def test_what_cannot_group_is_refused(self, group, words):
+        with pytest.raises(TableError, match=words):
+            split_table(self.FRAME.assign(one=1), TableSettings("y", group=group))

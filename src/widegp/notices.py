@@ -38,6 +38,7 @@ LEFT_OUT = {
 }
 REMARKS = {
     "said": "{0}",
+    "held groups": "{0} of its {1} values were held out whole",
     "large": "whole numbers beyond 2^53 lose their last digits",
     "mixed": "numbers and words, first {0} in row {1}, taken as levels",
     "notation": "written like {0}, read as {1}",

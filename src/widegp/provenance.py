@@ -18,6 +18,9 @@ from widegp.machine import peak_memory, versions
 from widegp.notices import in_words
 from widegp.table_split import Split, TableSettings
 
+# Notices of a split that are about its rows and its target; the others are about columns.
+ABOUT_ROWS = ("no target", "notation", "held groups")
+
 
 def of_table(table: TableSource, rows: int) -> dict[str, Any]:
     """Which file it was, if one, and how many of its rows have a target."""
@@ -29,7 +32,7 @@ def of_split(split: Split, settings: TableSettings) -> dict[str, Any]:
     """Which rows and columns were taken."""
     return {
         "target": settings.target, "drop": list(settings.drop), "seed": settings.seed,
-        "test_fraction": settings.test_fraction, "missing": settings.missing,
+        "test_fraction": settings.test_fraction, "group": settings.group, "missing": settings.missing,
         "rows": len(split.y), "rows_held_out": len(split.y_test),
         "details": details(split),
     }  # fmt: skip
@@ -61,12 +64,13 @@ def remarks(split: Split, model: Any) -> list[str]:
     calibrated = [f"{apart:,} rows to fit were kept apart to calibrate what is predicted."] * bool(apart)
     gone = [f"{n.words(c)}." for n, c in split.warnings.items() if n.kind == "no target" and c]
     read = [f"Target {quoted(n.column)}: {n.words()}." for n in split.warnings if n.kind == "notation"]
+    read += [f"Column {quoted(n.column)}: {n.words()}." for n in split.warnings if n.kind == "held groups"]
     return gone + read + calibrated
 
 
 def details(split: Split) -> list[str]:
     """What the held-out rows have and the training rows have not, in one line."""
-    about = Counter({n: c for n, c in split.warnings.items() if n.kind not in ("no target", "notation")})
+    about = Counter({n: c for n, c in split.warnings.items() if n.kind not in ABOUT_ROWS})
     told = in_words(about)
     return [f"Held-out rows: {'; '.join(told)}."] if told else []
 

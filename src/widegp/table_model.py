@@ -126,9 +126,9 @@ class TableModel:
         A target of two values, of words or of a category holds classes: the model is then a
         `WideGPClassifier`. Any other kind than what the column shows is asked for by ``likelihood``.
 
-        settings : by name those of `TableSettings` (``drop``, ``test_fraction``, ``seed``, ``missing``,
-            ``missing_target``) and `Reading` (``decimal``, ``thousands``, ``dates``, ``encoding``); all
-            others are of the `WideGPRegressor`.
+        settings : by name those of `TableSettings` (``drop``, ``test_fraction``, ``seed``, ``group``,
+            ``missing``, ``missing_target``) and `Reading` (``decimal``, ``thousands``, ``dates``,
+            ``encoding``); all others are of the `WideGPRegressor`.
         """
         stage, date = CommandTime(progress, settings.get("budget")), datetime.now(UTC)
         first, *further = [target] if isinstance(target, str) else target

@@ -15,7 +15,7 @@ import numpy as np
 
 from widegp.data.arrays import empty_mapped, take
 from widegp.data.columns import RowsToLearn, Survey, TableEncoding, learn, survey
-from widegp.data.errors import Problems, TableError, quoted
+from widegp.data.errors import Problems, TableError, quoted, similar
 from widegp.data.kinds import LeftOutMeans
 from widegp.data.tables import TableSource, open_table
 from widegp.data.target_kinds import holds_classes
@@ -38,6 +38,7 @@ class TableSettings:
 
     target : the column to predict.    further : columns to predict beside it.    drop : those to leave out.
     test_fraction, seed : share of the rows that are held out, and which.
+    group : a column, no input, whose rows of one value are held out together or not at all.
     missing : "impute" or "refuse" gaps in inputs.    missing_target : "leave-out" such rows, or "error".
     reading : how text is written, where its cells leave doubt.
     """
@@ -47,6 +48,7 @@ class TableSettings:
     further: tuple[str, ...] = ()
     test_fraction: float = 0.1
     seed: int = 0
+    group: str | None = None
     missing: str = "impute"
     missing_target: str = "leave-out"
     reading: Reading = field(default_factory=Reading)
@@ -115,16 +117,19 @@ def split_table(table: Any, settings: TableSettings) -> Split:
     table : a path, a frame of pandas, polars or Dask, an Arrow table, or a `TableSource`.
 
     Of the n rows with a target the test rows are the first floor(n ``test_fraction``) of NumPy's
-    default_rng(seed).permutation(n). All that is wrong with the table is said in one `TableError`.
+    default_rng(seed).permutation(n), or those of the first groups of that of all groups, as many as come
+    nearest to that number. All that is wrong with the table is said in one `TableError`.
     """
     source, problems = open_table(table, settings.reading), Problems()
     if not 0 <= settings.test_fraction < 1:
         problems.add(
             f"The test fraction is {settings.test_fraction}; pass a number from 0 to below 1, e.g. 0.1."
         )
+    groups = _groups(source, settings, problems)
+    if groups is not None and settings.group is not None:
+        settings = replace(settings, drop=(*settings.drop, settings.group))
     found, targets, notations = _surveyed(source, settings, problems)
-    order = _order(found, settings, problems)
-    n_train = len(order) - int(len(order) * settings.test_fraction) if not problems.sentences else len(order)
+    order, n_train = _order(found, settings, groups, problems)
     training = None
     if found.y is not None:
         chosen = np.zeros(len(found.y), bool)
@@ -141,6 +146,9 @@ def split_table(table: Any, settings: TableSettings) -> Split:
     named = " or ".join(map(quoted, (settings.target, *settings.further)))
     noticed += Counter({Notice("no target", detail=(named,)): without})
     noticed += Counter(notice for notice in found.target_notes if notice.kind == "notation")
+    if groups is not None:
+        kinds = [str(len(np.unique(groups[part]))) for part in (order[n_train:], order)]
+        noticed += Counter({Notice("held groups", settings.group or "", tuple(kinds)): 1})
     return Split(encoding, rows, targets[order], n_train, order + 1, warnings=noticed, notations=notations)
 
 
@@ -178,12 +186,34 @@ def _surveyed(source: TableSource, settings: TableSettings, problems: Problems) 
     return Surveyed(first._replace(y=whole), targets, tuple(one.target_notation for one in others))
 
 
-def _order(found: Survey, settings: TableSettings, problems: Problems) -> np.ndarray:
-    """Numbers of the rows with a target, training rows first, both parts in the order of the table."""
+def _groups(source: TableSource, settings: TableSettings, problems: Problems) -> np.ndarray | None:
+    """The number of each row's group, (n,); of rows without a value it is the same."""
+    if settings.group is None:
+        return None
+    if settings.group not in source.names:
+        named = similar(settings.group, source.names)
+        problems.add(f"{source} has no column {quoted(settings.group)} to group by; {named}")
+        return None
+    if settings.group in (settings.target, *settings.further):
+        problems.add(f"{quoted(settings.group)} is the target and cannot group rows; name another column.")
+        return None
+    column = source.read([settings.group]).column(0).combine_chunks()
+    codes = column.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    if np.ptp(codes) == 0:
+        problems.add(f"Column {quoted(settings.group)} has one value and parts no rows; name another.")
+    return np.asarray(codes, int)
+
+
+def _order(
+    found: Survey, settings: TableSettings, groups: np.ndarray | None, problems: Problems
+) -> tuple[np.ndarray, int]:
+    """Numbers of the rows with a target, training rows first, both parts in the order of the table, and how
+    many training rows there are.
+    """
     if settings.missing_target not in ("leave-out", "error"):
         problems.add(f"missing_target={settings.missing_target!r} is unknown; choose 'leave-out' or 'error'.")
     if found.y is None:
-        return np.empty(0, int)
+        return np.empty(0, int), 0
     absent = np.flatnonzero(np.isnan(found.y))
     if absent.size and (settings.missing_target == "error" or absent.size == len(found.y)):
         problems.add(
@@ -191,9 +221,16 @@ def _order(found: Survey, settings: TableSettings, problems: Problems) -> np.nda
             f" ({absent.size} of {len(found.y)} rows); drop such rows."
         )
     here = np.flatnonzero(~np.isnan(found.y))
-    drawn = here[np.random.default_rng(settings.seed).permutation(len(here))]
     count = int(len(here) * settings.test_fraction) if 0 <= settings.test_fraction < 1 else 0
-    return np.concatenate([np.sort(drawn[count:]), np.sort(drawn[:count])])
+    rng, held = np.random.default_rng(settings.seed), np.zeros(len(here), bool)
+    if groups is None:
+        held[rng.permutation(len(here))[:count]] = True
+    elif count:
+        kinds, kind = np.unique(groups[here], return_inverse=True)
+        drawn = rng.permutation(len(kinds))
+        rows = np.cumsum(np.bincount(kind)[drawn])[:-1]
+        held = np.isin(kind, drawn[: 1 + np.argmin(np.abs(rows - count))]) if len(rows) else held
+    return np.concatenate([here[~held], here[held]]), int(np.sum(~held))
 
 
 def _check_targets(y: np.ndarray, n: int, target: str, problems: Problems) -> None:

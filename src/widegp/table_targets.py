@@ -6,6 +6,7 @@ A `TableModel` asks its target for all that differs between them.
 from __future__ import annotations
 
 import inspect
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -144,6 +145,12 @@ class OneNumber(TableTarget):
         if likelihood is None or likelihood.support != "counts":
             return {}
         found, y = model.predict_distribution(split.X_test), split.y_test
+        if likelihood.name == "poisson" and rmse(y, found.mean) > np.std(y):
+            warnings.warn(
+                "The model is worse than the mean: counts that scatter more than Poisson's make f rough;"
+                " use --likelihood negative-binomial (in Python, likelihood='negative-binomial').",
+                UserWarning, stacklevel=2,
+            )  # fmt: skip
         return {"rootogram": rootogram(found, y), "deviance": likelihood.deviances(y, found.mean)}
 
 

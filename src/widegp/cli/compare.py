@@ -93,6 +93,7 @@ def compare(
     plain: options.Plain = False,
     budget: options.Budget = None,
     test_fraction: options.TestFraction = 0.1,
+    group: options.Group = None,
     seed: options.Seed = 0,
     missing: options.Missing = "impute",
     missing_target: options.MissingTarget = "leave-out",
@@ -130,8 +131,8 @@ def compare(
     first, *further = targets
     chosen = options.table_settings(
         drop, target=first, further=tuple(further), test_fraction=0.0 if kernels else test_fraction,
-        seed=seed, missing=missing, missing_target=missing_target, decimal=decimal, thousands=thousands,
-        dates=dates, encoding=encoding,
+        group=group, seed=seed, missing=missing, missing_target=missing_target, decimal=decimal,
+        thousands=thousands, dates=dates, encoding=encoding,
     )  # fmt: skip
     asked = Asked(table, targets, settings, chosen, level, as_json)
     (_compare_kernels if kernels else _compare_models)(asked)

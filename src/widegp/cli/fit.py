@@ -43,6 +43,7 @@ def fit(
     conformal: options.Conformal = False,
     budget: options.Budget = None,
     test_fraction: options.TestFraction = 0.1,
+    group: options.Group = None,
     seed: options.Seed = 0,
     missing: options.Missing = "impute",
     missing_target: options.MissingTarget = "leave-out",
@@ -77,6 +78,7 @@ def fit(
       widegp fit rock.csv --target cadmium --target zinc --out rock.widegp
       widegp fit visits.csv --target visits --likelihood negative-binomial --out visits.widegp
       widegp fit houses.parquet --target price --drop id,street --ard --budget 5m --out houses.widegp
+      widegp fit patients.csv --target score --group patient --out patients.widegp
       widegp fit haeuser.csv --target preis --decimal , --encoding cp1252 --out haeuser.widegp
       widegp fit big.parquet --target y --checkpoint run1 --out big.widegp
       widegp fit big.parquet --target y --checkpoint run1 --resume --out big.widegp
@@ -96,7 +98,7 @@ def fit(
         with FitDisplay(console(stderr=True), budget) as display, _folder(journal):
             model = _fitted(
                 table, targets, out, display, settings, drop=options.columns(drop),
-                test_fraction=test_fraction, seed=seed, missing=missing,
+                test_fraction=test_fraction, group=group, seed=seed, missing=missing,
                 missing_target=missing_target, keep_held_out=keep_held_out, yardstick=yardstick,
                 decimal=decimal, thousands=thousands, dates=dates, encoding=encoding,
             )  # fmt: skip

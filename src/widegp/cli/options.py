@@ -144,6 +144,13 @@ Encoding = Annotated[
     str | None,
     typer.Option(callback=encoding, help="Encoding of a text file, such as cp1252; by default UTF-8."),
 ]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Hold out whole groups of rows, those of one value of this column, which is then no input.",
+    ),
+]
 MissingTarget = Annotated[
     Literal["leave-out", "error"], typer.Option(help="Rows without a target: leave them out, or an error.")
 ]
