@@ -57,7 +57,8 @@ def summary_of(model: TableModel, explained: bool = False) -> dict[str, Any]:
         explanation = explanation or own_explanation(regressor, model.encoder.feature_names, ranking)
         return summarise(regressor, held_out, columns, told, explanation=explanation)
     make = summarise_outputs if model.classes is None else summarise_classes
-    return make(held_out, told, [part.result for part in model.parts], columns, explanation)
+    summary = make(held_out, told, [part.result for part in model.parts], columns, explanation)
+    return summary | {"ranking": [] if ranking is None else ranking["inputs"]}
 
 
 def _explanation(model: TableModel, ranking: dict[str, Any] | None) -> dict[str, Any]:

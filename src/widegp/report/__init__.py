@@ -42,7 +42,7 @@ def render_terminal(summary: dict[str, Any], console: Console | None = None, ver
         return
     from rich.console import Console
 
-    SCREENS[summary["kind"]](summary, console or Console())
+    SCREENS[summary["kind"]](summary, console or Console(), verbose)
 
 
 def headline(summary: dict[str, Any]) -> str:

@@ -14,9 +14,18 @@ from widegp import metrics
 from widegp.conformal import ClassCalibration, rank
 from widegp.held_out import HeldOutClasses
 from widegp.report import class_figures, sections
-from widegp.report.formatting import clean, number, percent, plain, seconds, short
+from widegp.report.formatting import clean, number, percent, plain, short
 from widegp.report.page import render
-from widegp.report.targets import boosted, fit_facts, fit_of, kicker, links
+from widegp.report.targets import (
+    boosted,
+    drivers,
+    fit_facts,
+    fit_of,
+    kicker,
+    links,
+    print_fit,
+    text_table,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -227,24 +236,21 @@ def set_rows(summary: Summary) -> list[list[str]]:
     ]  # fmt: skip
 
 
-def render_terminal_classes(summary: Summary, console: Console) -> None:
+def render_terminal_classes(summary: Summary, console: Console, verbose: bool = False) -> None:
     """The answer, scores beside gradient boosting, classes, sets, warnings."""
     from rich.text import Text
 
-    from widegp.report.targets import text_table
-
     console.print(Text(headline(summary), style="bold"))
     console.print(Text(lede(summary)))
+    if told := drivers(summary.get("ranking", ()), "share of what there is to know of the classes lost"):
+        console.print(Text(told))
     console.print(text_table("", ("score", "widegp", "boosting", ""), score_rows(summary), numbers=(1, 2)))
     heads = ("class", "rows", "share", "predicted", "recognised", "rightly called", "AUC")
     console.print(text_table("", heads, class_rows(summary), numbers=range(1, 7)))
     if summary["sets"]:
         held = ("sets promise", "hold", "range of chance", "classes", "one class")
         console.print(text_table("", held, set_rows(summary), numbers=range(5)))
-    fit = summary["fit"]
-    console.print(Text(f"Fit: {fit['reason']}, {fit['iterations']} iterations, {seconds(fit['seconds'])}."))
-    for text in summary["warnings"]:
-        console.print(Text(text))
+    print_fit(summary, console, verbose)
 
 
 def render_html_classes(summary: Summary) -> str:

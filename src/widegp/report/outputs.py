@@ -13,10 +13,10 @@ from widegp.held_out import HeldOut
 from widegp.report import figures, sections
 from widegp.report.calibration import chance, coverage, normal_scores
 from widegp.report.class_figures import STYLES
-from widegp.report.formatting import clean, listed, number, percent, plain, seconds, short
+from widegp.report.formatting import clean, listed, number, percent, plain, short
 from widegp.report.page import render
 from widegp.report.svg import GREY, MUTED, inline_svg, label, legend, new_figure
-from widegp.report.targets import fit_facts, fit_of, kicker, links, text_table
+from widegp.report.targets import drivers, fit_facts, fit_of, kicker, links, print_fit, text_table
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -128,19 +128,18 @@ def coverage_rows(summary: Summary) -> list[list[str]]:
 SCORES = ("output", "RMSE", "boosting", "R²", "NLL (sd)", "CRPS", "width of 95%")
 
 
-def render_terminal_outputs(summary: Summary, console: Console) -> None:
+def render_terminal_outputs(summary: Summary, console: Console, verbose: bool = False) -> None:
     """The answer, a line of scores and one of coverages for each output, warnings."""
     from rich.text import Text
 
     console.print(Text(headline(summary), style="bold"))
     console.print(Text(lede(summary)))
+    if told := drivers(summary.get("ranking", ())):
+        console.print(Text(told))
     console.print(text_table("", SCORES, score_rows(summary), numbers=range(1, 7)))
     heads = ("intervals held", *map(percent, LEVELS))
     console.print(text_table("", heads, coverage_rows(summary), numbers=range(1, 4)))
-    fit = summary["fit"]
-    console.print(Text(f"Fit: {fit['reason']}, {fit['iterations']} iterations, {seconds(fit['seconds'])}."))
-    for text in summary["warnings"]:
-        console.print(Text(text))
+    print_fit(summary, console, verbose)
 
 
 def render_html_outputs(summary: Summary) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from widegp.report.formatting import memory, moment, number, percent, seconds
+from widegp.report.formatting import listed, memory, moment, number, percent, seconds, short
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 Summary = dict[str, Any]
+# Columns that are named as those that matter most.
+NAMED_INPUTS = 4
 
 
 def fit_of(results: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,6 +39,29 @@ def fit_facts(summary: Summary) -> list[tuple[str, str]]:
         ("peak memory", memory(told.get("peak_memory"))),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def drivers(ranking: Iterable[Mapping[str, Any]], what: str = "share of the variation lost") -> str:
+    """The columns whose shuffling costs most, as far as that is beyond chance; ``what`` is counted."""
+    known = [item for item in ranking if item.get("importance") is not None]
+    sure = [item for item in known if item["importance"] > 2 * item["importance_se"]]
+    ranked = sorted(sure, key=lambda item: -item["importance"])[:NAMED_INPUTS]
+    if not ranked:
+        return ""
+    named = listed([f"{short(item['name'])} ({percent(item['importance'])})" for item in ranked])
+    return f"What matters most: {named} ({what} when the column is shuffled)."
+
+
+def print_fit(summary: Summary, console: Console, verbose: bool) -> None:
+    """How the fit ended, what it chose where ``verbose``, and warnings."""
+    from rich.text import Text
+
+    fit = summary["fit"]
+    console.print(Text(f"Fit: {fit['reason']}, {fit['iterations']} iterations, {seconds(fit['seconds'])}."))
+    for text in summary["notes"] if verbose else ():
+        console.print(Text(text))
+    for text in summary["warnings"]:
+        console.print(Text(text))
 
 
 def kicker(summary: Summary) -> list[str]:

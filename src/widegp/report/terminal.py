@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from widegp.report.formatting import (
     held_with_chance,
-    listed,
     number,
     part_range,
     percent,
     seconds,
     short,
 )
+from widegp.report.targets import drivers
 from widegp.yardstick import NAME
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-SHOWN_INPUTS, NAMED_INPUTS = 10, 4
+SHOWN_INPUTS = 10
 SCORES = {
     "rmse": "typical error of the mean",
     "mae": "mean absolute error",
@@ -41,8 +41,9 @@ def render_terminal(summary: dict[str, Any], console: Console | None = None, ver
     console = console or Console()
     console.print(Text(summary["verdict"]["headline"], style="bold"))
     console.print(Text(summary["verdict"]["lede"]))
-    if drivers := _drivers(summary):
-        console.print(Text(drivers))
+    explained = summary["explanation"]
+    if told := drivers(explained.get("ranking", explained["inputs"])):
+        console.print(Text(told))
     for table in (_scores(summary), _coverage(summary), _weights(summary)):
         if table.row_count:
             console.print(Padding(table, (1, 0, 0, 0)))
@@ -112,18 +113,6 @@ def _coverage(summary: dict[str, Any]) -> Table:
     for third in thirds:
         table.add_row(part_range(third), *map(held_with_chance, third["coverage"]), number(third["width"]))
     return table
-
-
-def _drivers(summary: dict[str, Any]) -> str:
-    """The columns whose shuffling costs most, as far as that is beyond chance."""
-    explained = summary["explanation"]
-    known = [i for i in explained.get("ranking", explained["inputs"]) if i.get("importance") is not None]
-    sure = [item for item in known if item["importance"] > 2 * item["importance_se"]]
-    ranked = sorted(sure, key=lambda item: -item["importance"])[:NAMED_INPUTS]
-    if not ranked:
-        return ""
-    named = listed([f"{short(item['name'])} ({percent(item['importance'])})" for item in ranked])
-    return f"What matters most: {named} (share of the variation lost when the column is shuffled)."
 
 
 def _weights(summary: dict[str, Any]) -> Table:
