@@ -201,10 +201,10 @@ def clusters(rows: pd.DataFrame) -> Section:
     crowded = int((found["detail"] == scaling.CROWDED).sum())
     words = "had more workers than cores; the model leaves them out"
     note = f" {counted(crowded, 'row')} {words}." if crowded else ""
-    sizes = [f"{n:.0e} rows, {w} workers" for n in EXTRAPOLATED for w in CLUSTERS]
+    sizes = [f"{n:,.0f} rows, {w} workers" for n in EXTRAPOLATED for w in CLUSTERS]
     head = ["part", "a, s", "b, µs a row", "scatter, %", *sizes]
     most = int(found["rows"].max())
-    columns = [f"{w} workers" for w in scaling.WORKERS]
+    columns = [f"{w} worker{'s' * (w > 1)}" for w in scaling.WORKERS]
     text = f"""## {heading}
 
 Seconds of one draw of the targets (a network of {scaling.WIDTH:,} units whose limit is K_mix,
@@ -230,4 +230,6 @@ def _ratios(line: pd.Series) -> list[str]:
 
 
 def _seconds(value: float, error: float) -> str:
-    return f"{value:,.3g} ± {error:,.2g} s"
+    if value >= 100:
+        return f"{value:,.0f} ± {error:,.0f} s"
+    return f"{value:.3g} ± {error:.2g} s"

@@ -36,6 +36,7 @@ from widegp.inference.parameters import Values
 from widegp.inference.priors import Prior
 from widegp.inference.rounds import Fitted
 from widegp.inference.run import Run
+from widegp.inference.watch import InStage
 from widegp.prediction import pooled
 from widegp.trees import TreesInput, too_few_kinds
 from widegp.warps import make_warp
@@ -300,6 +301,8 @@ class LatentFit:
 
     def _bench(self, inputs: str) -> Bench:
         """Of the regression of pseudo-targets, standardised."""
+        self.run.watch.begin("choices", self.start)
+        run = Run(self.run.settings, InStage(whole=self.run.watch))
         z = self.problem.response_at(self.start).pseudo_targets()[self._shuffled.written_out]
         scale = {"offset": float(z.mean()), "scale": float(z.std())}
         target = (z - scale["offset"]) / scale["scale"]
@@ -307,8 +310,8 @@ class LatentFit:
         none = np.zeros(0, int)
         return Bench(
             {"standard" if inputs == "auto" else inputs: self._written_out}, problem,
-            replace(problem, priors=self.by_input), scale, none, none, Run(self.run.settings),
-            self.builder.backend, self.builder.seed,
+            replace(problem, priors=self.by_input), scale, none, none, run, self.builder.backend,
+            self.builder.seed,
         )  # fmt: skip
 
     def _regression_start(self) -> Values:
