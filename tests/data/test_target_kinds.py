@@ -130,3 +130,8 @@ def test_classes_of_booleans_have_one_name():
     for source in (plain, category):
         (batch,) = coded(source, "y", classes).batches()
         assert batch.column("y").to_pylist() == [1.0, 0.0, 1.0] * 20
+
+
+def test_classes_that_differ_in_capitals_alone_are_pointed_out():
+    assert "Yes and yes differ in capitals alone" in kind_of(["yes", "Yes", "no", "maybe"] * 10).words
+    assert "capitals" not in kind_of(["yes", "no", "maybe"] * 10).words

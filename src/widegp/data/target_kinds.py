@@ -80,12 +80,22 @@ def _classes(target: str, values: pa.Array, link: str) -> TargetKind:
             f"likelihood={link!r} needs 2 to {MOST_CLASSES} classes; target {quoted(target)} has"
             f" {len(names)} value{'s' if len(names) != 1 else ''}: choose another likelihood or column."
         )
-    if len(names) == 2:
-        told = f"Target {quoted(target)} has two values, {names[0]} and {names[1]}: classes."
-        return TargetKind(link, tuple(names), f"{told} The model predicts the probability of each.")
-    shown = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
-    told = f"Target {quoted(target)} has {len(names)} classes: {shown}."
-    return TargetKind(link, tuple(names), f"{told} The model predicts the probability of each.")
+    told = f"two values, {names[0]} and {names[1]}: classes"
+    if len(names) > 2:
+        shown = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+        told = f"{len(names)} classes: {shown}"
+    words = f"Target {quoted(target)} has {told}. The model predicts the probability of each."
+    return TargetKind(link, tuple(names), f"{words}{_twins(names)}")
+
+
+def _twins(names: Sequence[str]) -> str:
+    """A sentence about names that are the same but for capitals, where there are such."""
+    first: dict[str, str] = {}
+    for name in names:
+        twin = first.setdefault(name.casefold(), name)
+        if twin != name:
+            return f" {twin} and {name} differ in capitals alone: if they are one class, write them alike."
+    return ""
 
 
 def coded(source: TableSource, target: str, classes: Sequence[str]) -> TableSource:

@@ -182,7 +182,7 @@ def fit_facts(summary: Summary) -> list[tuple[str, str]]:
     f, model = summary["fit"], summary["model"]
     anchors = f", {model['anchors']:,} anchors" if model["anchors"] else ""
     return [
-        ("ended", f"{f['reason']}, after {f['iterations']} iterations and {f['evaluations']} evaluations"),
+        ("ended", f"{f['reason']}; iterations: {f['iterations']}, evaluations: {f['evaluations']}"),
         ("approximation", f"{model['approximation']}{anchors}"),
         ("kernel", model["kernel"]),
         ("warp of the target", model["warp"]),
@@ -223,7 +223,8 @@ def _flat(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
         elif name.startswith("rows") and isinstance(value, int):
             yield name.replace("_", " "), f"{value:,}"
         elif value not in (None, "", [], {}):
-            words = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            parts = list(map(str, value)) if isinstance(value, list) else [str(value)]
+            words = (" " if all(part.endswith(".") for part in parts) else ", ").join(parts)
             yield name.replace("_", " "), words
 
 
