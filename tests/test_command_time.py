@@ -122,18 +122,19 @@ class TestBudget:
             clock.now += 0.05 * len(X)
 
         # 32 rows take 1.6 s, and of the rest 60% is for a twentieth of a second each.
-        split = Split(None, rows, rows[:, 0], 10_000)
+        split = Split(None, rows, rows[:, 0], 10_000, np.arange(1, 30_001))
         assert len(time.thinned(split, predict, 0).y_test) == int(0.6 * 98.4 / 0.05)
         assert timed()[0].thinned(split, predict, 0) is split
 
     def test_held_out_rows_are_thinned_at_random_and_keep_their_targets(self):
         rows = np.arange(3000.0)[:, None]
-        split = Split(None, rows, 2 * rows[:, 0], 1000)
+        split = Split(None, rows, 2 * rows[:, 0], 1000, np.arange(1, 3001))
         some = split.scored(500, seed=1)
         assert len(some.y_test) == 500 and np.array_equal(some.y_test, 2 * some.X_test[:, 0])
         assert some.X_test.min() >= 1000 and np.ptp(some.X_test) > 1500
         np.testing.assert_array_equal(np.sort(some.rows[:, 0]), rows[:, 0])
         np.testing.assert_array_equal(some.X, split.X)
+        np.testing.assert_array_equal(some.numbers, some.rows[:, 0] + 1)
         assert len(split.scored(1, seed=1).y_test) == 200 and split.scored(None) is split
 
     def test_a_whole_command_keeps_to_it(self, monkeypatch):

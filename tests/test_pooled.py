@@ -100,7 +100,7 @@ def test_draws_of_counts_have_the_marginals_of_predictions_and_an_exposure_is_no
     np.testing.assert_allclose(twice, 2 * model.predictive(X[:8]).mean)
 
 
-def test_weights_are_those_under_which_held_out_rows_are_likeliest():
+def test_weights_are_those_under_which_rows_outside_the_sample_are_likeliest():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(2000, 1))
     f = 2 * X[:, 0]
@@ -111,24 +111,28 @@ def test_weights_are_those_under_which_held_out_rows_are_likeliest():
     problem = LatentProblem(kernel, Response(Bernoulli("logit"), y, np.zeros(2000), np.ones(2000)), {})
     builder = Builder(X, Dials("exact", 1, 0, "kmeans", "random", None), choose_backend(kernel), 0)
     fit = LatentFit(builder, problem, {}, start, Run(OptimizerSettings("lbfgs", 1)))
-    held = fit._held.rows
+    outside, held = fit._weighing.rows, fit._held.rows
+    assert set(outside) == set(range(2000)) - set(fit._sample.rows) and set(held) <= set(outside)
 
     def path(shrunk: float, seed: int) -> Path:
-        mean = shrunk * f[held] + 0.5 * np.random.default_rng(seed).standard_normal(len(held))
-        moments = Moments(mean[:, None], np.full((len(held), 1), 0.01))
-        score = problem.log_score(start, held, *moments)
+        mean = shrunk * f + 0.5 * np.random.default_rng(seed).standard_normal(len(f))
+
+        def moments(rows: np.ndarray) -> Moments:
+            return Moments(mean[rows, None], np.full((len(rows), 1), 0.01))
+
+        score = problem.log_score(start, held, *moments(held))
         return SimpleNamespace(
-            held=SimpleNamespace(moments=moments, log_score=score), first=SimpleNamespace(values=start)
+            moments=moments, held=SimpleNamespace(log_score=score), first=SimpleNamespace(values=start)
         )  # type: ignore[return-value]
 
     one, other = path(0.5, 6), path(0.7, 7)
     found = np.array(fit._weights(one, other))
 
     def score(weights: np.ndarray) -> float:
-        """Log probability of the held-out rows and log density of the weights, up to a constant."""
-        both, t = pooled([one.held.moments, other.held.moments], weights), weights.sum()
+        """Log probability of the rows outside the sample and log density of the weights, up to a constant."""
+        both, t = pooled([one.moments(outside), other.moments(outside)], weights), weights.sum()
         prior = np.log(weights[0] / t) + np.log(weights[1] / t) - 0.5 * (np.log(t) / 0.1) ** 2
-        return float(problem.log_score(start, held, *both).sum() + prior)
+        return float(problem.log_score(start, outside, *both).sum() + prior)
 
     grid = [score(np.array([a, b])) for a in np.linspace(0.01, 2, 40) for b in np.linspace(0.01, 2, 40)]
     assert score(found) >= max(grid) - 1e-6

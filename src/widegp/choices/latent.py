@@ -37,7 +37,7 @@ from widegp.inference.priors import Prior
 from widegp.inference.rounds import Fitted
 from widegp.inference.run import Run
 from widegp.inference.watch import InStage
-from widegp.prediction import pooled
+from widegp.prediction import Moments, pooled
 from widegp.trees import TreesInput, too_few_kinds
 from widegp.warps import make_warp
 
@@ -101,6 +101,10 @@ class Path:
     def X(self) -> np.ndarray:
         """All rows as the kernel of the form sees them."""
         return _mapped(self.tables, self.form)
+
+    def moments(self, rows: np.ndarray) -> Moments:
+        """Of f at some rows, given the sample, (k, functions)."""
+        return moments_at(self.held.builder, self.held.settled, self.X[rows])
 
     @property
     def words(self) -> str:
@@ -229,7 +233,7 @@ class LatentFit:
         """
         rows = self._weighing
         better = max((one, other), key=lambda path: self._held.mean(path.held.log_score))
-        each = [moments_at(path.held.builder, path.held.settled, path.X[rows.rows]) for path in (one, other)]
+        each = [path.moments(rows.rows) for path in (one, other)]
 
         def weights(x: np.ndarray) -> np.ndarray:
             return np.exp(x[0]) * np.array([expit(-x[1]), expit(x[1])])

@@ -28,6 +28,7 @@ def warmup(as_json: options.Json = False) -> None:
     began = time.perf_counter()
     import numpy as np
 
+    from widegp.compute.backend import choose_backend
     from widegp.data.input_maps import QuantileScaler
     from widegp.kernels import Mixed
     from widegp.measure import Setting, evaluation, table
@@ -37,6 +38,8 @@ def warmup(as_json: options.Json = False) -> None:
     kernel = Mixed(sigma_u2=np.full(INPUTS, 1 / INPUTS))
     X, y = table(ROWS, INPUTS)
     evaluation(X, y, kernel, 0.1, Setting("full-scale", RANK, NEIGHBORS))()
+    # Predictions factorise cells.
+    choose_backend(kernel).residual_inverse(kernel, X[:9], np.zeros((9, 0)), np.full(9, 0.1))
     # One row and many rows use different loops.
     TreesInput.fit(QuantileScaler.fit(X).transform(X), y, 0).transform(X[:1])
     seconds = time.perf_counter() - began
