@@ -119,7 +119,8 @@ def show(path: Path) -> None:
         for table, rows in of_kind.groupby("table", sort=False):
             each = {name: rows[rows["model"] == name][list(scores)].mean() for name in models}
             size = f"{rows['rows'].iloc[0]:,}, {rows['inputs'].iloc[0]}"
-            cells = [", ".join(f"{one[score]:.3f}" for one in each.values()) for score in scores]
+            told = [[f"{one[score]:.3f}" for one in each.values()] for score in scores]
+            cells = [", ".join(numbers).replace("nan", "–") for numbers in told]
             print(f"| {table} | {size} | {' | '.join(cells)} |")
 
 
