@@ -171,7 +171,7 @@ def _are_counts(column: pa.ChunkedArray) -> bool:
     import numpy as np
 
     values = np.asarray(column.to_numpy(), float)
-    whole = bool(np.all((values >= 0) & (values == np.floor(values))))
+    whole = bool(np.all(np.isfinite(values) & (values >= 0) & (values == np.floor(values))))
     return whole and bool(values.min() == 0 or (values.min() <= 1 and values.var() > values.mean()))
 
 
