@@ -8,11 +8,12 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import widegp
-from widegp import metrics
+from widegp import WideGPRegressor, metrics
 from widegp.classifier import WideGPClassifier
 from widegp.inference import starts
 from widegp.latent_fit import merged_rows
@@ -163,3 +164,17 @@ def test_trees_join_the_inputs_of_classes_where_held_out_rows_are_likelier():
         loss[trees] = log_loss(y[1500:], model.predict_proba(X[1500:]))
     assert any("trees beside" in note for note in model.fitted_[0].result.notes)
     assert loss["auto"] < loss["none"]
+
+
+def test_a_warning_of_a_fit_points_to_who_called_it():
+    X, y, _ = table(60)
+    with pytest.warns(ConvergenceWarning) as caught:
+        WideGPRegressor.plain(max_iter=1).fit(X, y)
+    (own,) = [warning for warning in caught if warning.category is ConvergenceWarning]
+    assert own.filename == __file__
+
+
+@pytest.mark.parametrize("words", [["a", "b", "c"], np.array(["a", "b", "c"], dtype=object)])
+def test_a_regressor_sends_words_to_the_classifier(words):
+    with pytest.raises(ValueError, match="use WideGPClassifier"):
+        WideGPRegressor().fit(np.zeros((3, 1)), words)

@@ -20,6 +20,7 @@ from widegp.importance import (
     Sample,
     correlations,
     groups_together,
+    pair_mean,
     prepare,
     rank_columns,
     shuffle,
@@ -255,3 +256,10 @@ def test_agrees_with_scikit_learn_on_real_tables(name):
         pa.Table.from_pandas(frame, preserve_index=False), target, approximation="vfe", rank=100, ard=True,
         max_iter=30, test_fraction=0.3,
     )  # fmt: skip
+
+
+def test_errors_of_means_do_not_overflow():
+    base = SimpleNamespace(returned=lambda pairs: pairs[::-1])
+    terms = np.random.default_rng(0).normal(size=(4, 10))
+    small, large = (pair_mean(base, scale * terms) for scale in (1.0, 1e200))
+    np.testing.assert_allclose(large, 1e200 * np.array(small), rtol=1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,8 +11,12 @@ import pytest
 
 import widegp
 from widegp.data.errors import TableError
+from widegp.data.preprocessing import TargetScaler
+from widegp.likelihoods import make_likelihood
+from widegp.response_predictive import ResponsePredictive
 from widegp.table_model import TableModel
-from widegp.table_split import TableSettings, split_table
+from widegp.table_split import Split, TableSettings, split_table
+from widegp.table_targets import OneNumber
 
 PLAIN = {
     "metric": "iso", "noise": "constant", "scale_inputs": "standard", "target_transform": None,
@@ -131,3 +136,39 @@ class TestGroups:
     def test_what_cannot_group_is_refused(self, group, words):
         with pytest.raises(TableError, match=words):
             split_table(self.FRAME.assign(one=1), TableSettings("y", group=group))
+
+
+def test_a_target_of_several_is_named_by_its_row_too():
+    frame = pd.DataFrame({"x": np.arange(60.0), "y": np.arange(60.0) + 1, "z": np.arange(60.0) + 1})
+    frame.loc[30, "z"] = -2.0
+    with pytest.raises(ValueError, match="row 31 has -2;"):
+        TableModel.fit(frame, ["y", "z"], target_transform="log")
+
+
+def test_a_group_may_be_dropped_by_name_and_must_part_the_rows_that_have_a_target():
+    frame = TestGroups.FRAME
+    split = split_table(frame, TableSettings("y", group="g", drop=("g",)))
+    assert split.encoder.feature_names == ("x",)
+    with pytest.raises(TableError, match="parts no rows"):
+        split_table(frame.assign(y=frame.y.where(frame.g == "p3")).iloc[:60], TableSettings("y", group="g",
+                    test_fraction=0.5))  # fmt: skip
+
+
+def test_poisson_counts_that_are_worse_than_the_mean_are_pointed_out():
+    rng = np.random.default_rng(0)
+    y = rng.poisson(5.0, 40).astype(float)
+    split = Split(None, np.zeros((80, 1)), np.tile(y, 2), 40, np.arange(1, 81))
+
+    def noted(f: np.ndarray) -> None:
+        likelihood = make_likelihood("poisson")
+        found = ResponsePredictive(likelihood, f, np.full(40, 0.1), TargetScaler(0.0, 1.0))
+        model = SimpleNamespace(
+            fitted_=SimpleNamespace(likelihood=likelihood), predict_distribution=lambda X: found
+        )
+        OneNumber(("y",)).noted(model, split)
+
+    with pytest.warns(UserWarning, match="negative-binomial"):
+        noted(rng.normal(1.6, 1.0, 40))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        noted(np.log(y + 0.5))

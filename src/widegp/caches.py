@@ -88,7 +88,6 @@ class FileCache(_Kept):
         except OSError:
             free = 0  # No folder to write to: cells are made again.
         super().__init__(min(limit, int(FREE_SHARE * free)))
-        self._writing = Lock()
 
     def get(self, cell: int | None) -> Any:
         entry: _Entry | None = None if cell is None else self._made.get(cell)
@@ -96,8 +95,9 @@ class FileCache(_Kept):
             return None
         numbers = bytearray(sum(entry.sizes))
         view, parts, end = memoryview(numbers), [], 0
-        if not self._moved(self._file.readinto, entry.start, [view]):
-            return None
+        with self._lock:
+            if not self._moved(self._file.readinto, entry.start, [view]):
+                return None
         for size in entry.sizes:
             parts.append(view[end : end + size])
             end += size
@@ -109,7 +109,7 @@ class FileCache(_Kept):
         layout = pickle.dumps(made, protocol=5, buffer_callback=parts.append)
         views = [part.raw() for part in parts]
         sizes = tuple(view.nbytes for view in views)
-        with self._writing:
+        with self._lock:
             if cell is None or cell in self._made or self.bytes + sum(sizes) > self.limit:
                 return
             if not self._moved(self._file.write, self.bytes, views):
@@ -122,7 +122,7 @@ class FileCache(_Kept):
         self, move: Callable[[memoryview], int | None], start: int, views: Sequence[memoryview]
     ) -> bool:
         """Whether all of ``views`` were read or written from ``start`` on; one ``move`` may do less."""
-        with self._lock, suppress(OSError):
+        with suppress(OSError):
             self._file.seek(start)
             for view in views:
                 rest = view

@@ -141,7 +141,7 @@ class WideGPClassifier(SaveMixin, SetsMixin, ClassifierMixin, BaseEstimator):
         result = self.fitted_[0].result
         self.converged_, self.n_iter_ = result.converged, max(1, result.n_iter)
         if not self.converged_:
-            warnings.warn(f"The fit has not converged: {result.reason}.", ConvergenceWarning, 2)
+            warnings.warn(f"The fit has not converged: {result.reason}.", ConvergenceWarning, 3)
         return self
 
     def _response(self, count: int, codes: np.ndarray, weight: np.ndarray) -> Response | ClassResponse:

@@ -197,9 +197,13 @@ def hold_out(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     0.95, and more rows serve the fit better. Of 30 rows 10 are held out: too few for level 0.95, which
     needs 19, and so 57 rows in all.
     """
-    count = min(max(n_rows // 10, min(99, n_rows // 3)), 2000)
-    order = np.random.default_rng(seed).permutation(n_rows)
+    count, order = rows_apart(n_rows), np.random.default_rng(seed).permutation(n_rows)
     return np.sort(order[count:]), np.sort(order[:count])
+
+
+def rows_apart(n_rows: int) -> int:
+    """c, how many rows `hold_out` keeps apart."""
+    return min(max(n_rows // 10, min(99, n_rows // 3)), 2000)
 
 
 def _vector(name: str, values: ArrayLike) -> np.ndarray:

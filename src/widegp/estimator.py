@@ -294,7 +294,7 @@ class WideGPRegressor(SaveMixin, RegressorMixin, BaseEstimator):
         else:
             self.fitted_ = fit_model(self, X, y, known, exposure, progress)
         if not self.converged_ and self.optimizer == "lbfgs":
-            warnings.warn(f"The fit has not converged: {self.result_.reason}.", ConvergenceWarning, 2)
+            warnings.warn(f"The fit has not converged: {self.result_.reason}.", ConvergenceWarning, 3)
         return self
 
     def update(self, X: Any, y: ArrayLike, sample_weight: Any = None, noise_variance: Any = None) -> Self:

@@ -205,7 +205,7 @@ def pair_mean(base: Shuffles, terms: np.ndarray) -> WithError:
     themselves, hence the second sum.
     """
     pairs = terms - terms.mean()
-    # Squares of large numbers would be none.
+    # Squares of large numbers would overflow.
     largest = float(np.abs(pairs).max()) or 1.0
     pairs = pairs / largest
     pairs = pairs + base.returned(pairs)

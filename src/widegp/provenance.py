@@ -11,7 +11,7 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from widegp.approximations.registry import approximation
-from widegp.conformal import hold_out
+from widegp.conformal import rows_apart
 from widegp.data.errors import quoted
 from widegp.data.tables import TableSource
 from widegp.machine import peak_memory, versions
@@ -55,7 +55,7 @@ def of_machine() -> dict[str, Any]:
 
 def rows_known(model: Any, n_rows: int) -> int:
     """How many of the rows given to a model it predicts from: those that calibrate it are kept apart."""
-    return len(hold_out(n_rows, 0)[0]) if model.conformal else n_rows
+    return n_rows - rows_apart(n_rows) if model.conformal else n_rows
 
 
 def remarks(split: Split, model: Any) -> list[str]:

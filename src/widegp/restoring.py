@@ -12,7 +12,10 @@ R = TypeVar("R")
 
 
 def restored_on_failure(fit: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
-    """``fit``, a method: where it raises, the attributes of its object are those from before the call."""
+    """``fit``, a method: where it raises, the attributes of its object are those from before the call.
+
+    One more frame lies between it and its caller: warnings of its own have a ``stacklevel`` of 3.
+    """
 
     @wraps(fit)
     def wrapped(self: T, /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -198,10 +198,7 @@ def _groups(source: TableSource, settings: TableSettings, problems: Problems) ->
         problems.add(f"{quoted(settings.group)} is the target and cannot group rows; name another column.")
         return None
     column = source.read([settings.group]).column(0).combine_chunks()
-    codes = column.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    if np.ptp(codes) == 0:
-        problems.add(f"Column {quoted(settings.group)} has one value and parts no rows; name another.")
-    return np.asarray(codes, int)
+    return np.asarray(column.dictionary_encode().indices.fill_null(-1), int)
 
 
 def _order(
@@ -229,7 +226,11 @@ def _order(
         kinds, kind = np.unique(groups[here], return_inverse=True)
         drawn = rng.permutation(len(kinds))
         rows = np.cumsum(np.bincount(kind)[drawn])[:-1]
-        held = np.isin(kind, drawn[: 1 + np.argmin(np.abs(rows - count))]) if len(rows) else held
+        if len(rows):
+            held = np.isin(kind, drawn[: 1 + np.argmin(np.abs(rows - count))])
+        else:
+            named = quoted(settings.group or "")
+            problems.add(f"Column {named} has one value and parts no rows; name another.")
     return np.concatenate([here[~held], here[held]]), int(np.sum(~held))
 
 

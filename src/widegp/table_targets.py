@@ -53,7 +53,15 @@ class TableTarget(ABC):
 
     def check(self, split: Split, settings: Mapping[str, Any]) -> None:
         """Raises where a target is none that the settings can fit, with its row of the table."""
-        return
+        likelihood, warp = settings.get("likelihood", "gaussian"), settings.get("target_transform")
+        for column in split.targets.reshape(len(split.targets), -1).T:
+            # In the order of the table, 1 where there is no row: every likelihood and warp takes that.
+            y = np.ones(split.numbers.max() + 1)
+            y[split.numbers] = column
+            if likelihood != "gaussian":
+                make_likelihood(likelihood).check(y)
+            elif warp in NAMES:
+                make_warp(warp).initial(y)
 
     @abstractmethod
     def fitted(self, split: Split, settings: Mapping[str, Any], progress: Listener | None) -> Any:
@@ -102,16 +110,6 @@ class TableTarget(ABC):
 
 class OneNumber(TableTarget):
     """A real number, or a count, and its predictive distribution."""
-
-    def check(self, split: Split, settings: Mapping[str, Any]) -> None:
-        # In the order of the table, 1 where there is no row: every likelihood and warp takes that.
-        y = np.ones(split.numbers.max() + 1)
-        y[split.numbers] = split.targets
-        likelihood, warp = settings.get("likelihood", "gaussian"), settings.get("target_transform")
-        if likelihood != "gaussian":
-            make_likelihood(likelihood).check(y)
-        elif warp in NAMES:
-            make_warp(warp).initial(y)
 
     def fitted(self, split: Split, settings: Mapping[str, Any], progress: Listener | None) -> WideGPRegressor:
         return WideGPRegressor(**settings).fit(split.X, split.y, progress=progress)
@@ -213,6 +211,9 @@ class Classes(TableTarget):
 
     def read(self, source: TableSource) -> TableSource:
         return coded(source, self.names[0], self.classes)
+
+    def check(self, split: Split, settings: Mapping[str, Any]) -> None:
+        return
 
     def fitted(self, split: Split, settings: Mapping[str, Any], progress: Listener | None) -> Any:
         own = {k: v for k, v in settings.items() if k in inspect.signature(WideGPClassifier).parameters}

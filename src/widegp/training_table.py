@@ -87,7 +87,7 @@ def training_table(
             estimator.feature_names_in_ = np.array(table.names, dtype=object)
         return TrainingTable(table.X, table.y, table.scaler, None)
     _check_columns(X)
-    if np.asarray(y).dtype.kind in "US":
+    if _holds_words(y):
         raise ValueError("The target holds text; use WideGPClassifier, or pass numbers.")
     X, y = validate_data(estimator, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=1)
     X, y, held = np.ascontiguousarray(X), np.asarray(y, float), None
@@ -168,3 +168,15 @@ def _check_columns(X: Any) -> None:
             raise ValueError(f"Column {name!r} holds {kind} values, no numbers; {USE_TABLE_MODEL}")
         if str(kind) == "object" and any(isinstance(value, str) for value in X[name]):
             raise ValueError(f"Column {name!r} holds text, no numbers; {USE_TABLE_MODEL}")
+
+
+def _holds_words(y: Any) -> bool:
+    """Whether y is text that is no number."""
+    values = np.asarray(y)
+    if values.dtype.kind not in "US" and not (values.dtype == object and isinstance(values.flat[0], str)):
+        return False
+    try:
+        values.astype(float)
+    except ValueError:
+        return True
+    return False

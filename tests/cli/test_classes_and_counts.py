@@ -6,11 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from cli.commands import QUICK, run, run_json
+from rich.console import Console
 from scipy import stats
 from sklearn import metrics as sk
 
 import widegp
+from widegp.cli.output import summary_of
 from widegp.compare_targets import CLASS_BASELINES, COUNT_BASELINES
+from widegp.report import render_terminal
 from widegp.table_model import TableModel
 
 HELD = ("--test-fraction", 0.3, "--plain", *QUICK)
@@ -247,3 +250,13 @@ class TestSeveralOutputs:
             asked = [part for name in targets for part in ("--target", name)]
             result = run("fit", table, *asked, "--out", out)
             assert result.exit_code != 0 and words in " ".join(result.stderr.split())
+
+
+def test_the_screen_says_which_columns_matter_and_more_where_asked(model):
+    summary = summary_of(TableModel.load(model)) | {"notes": ["A note of the fit."]}
+    screens = []
+    for verbose in (False, True):
+        render_terminal(summary, console := Console(record=True, width=300), verbose)
+        screens.append(console.export_text())
+    assert all("What matters most: a (" in screen for screen in screens)
+    assert ["A note of the fit." in screen for screen in screens] == [False, True]

@@ -201,6 +201,8 @@ def test_the_verdict_on_accuracy():
     useless = forecaster(500)
     useless = dataclasses.replace(useless, mean=np.full(500, useless.y.mean()))
     assert "no better than its mean" in judge(useless).to_dict()["headline"]
+    harmful = dataclasses.replace(useless, mean=-useless.y)
+    assert "worse than its mean" in judge(harmful).to_dict()["headline"]
 
 
 def test_boosting_is_named_only_where_it_does_much_better():

@@ -115,7 +115,7 @@ class Growth:
     def words(self) -> str:
         """One line."""
         low, high = self.range
-        due = "They are predicted as well as those of the fit: no new fit is due"
+        due = "They are predicted as well as those of the fit"
         if self.rows < LEAST_ROWS:
             due = f"Fewer than {LEAST_ROWS} rows cannot tell whether a new fit is due"
         if self.refit_due:
